@@ -40,7 +40,8 @@ JOBS: list[dict[str, Any]] = [
     {"map": "nystroem", "components": 20, "gamma": 0.5, "map_seed": 3, "loss": "hinge"},
     {"map": "polynomial", "degree": 2, "coef0": 1.0},
     {"outliers": 3}, {"outliers": "0..10", "outlier_search": "heuristic", "epsilon": 0.0},
-    {"outliers": "1%"}, {"outliers": [0, 2, 5]},
+    {"outliers": "1%"}, {"outliers": [0, 2, 5]}, {"one_class": "ball", "only": "a b", "outliers": 3},
+    {"one_class": "ellipsoid", "only": "a b"},
 ]  # fmt: skip
 
 

@@ -73,6 +73,11 @@ fleet-classes-folds  | three-noisy    | cru    | --classes ovr --loss hinge --C 
 fleet-segments       | sparse         | csk    | --loss hinge --C 0.1 --folds 2 --memory 70kB --block 4KiB --epsilon 1e-2
 fleet-big            | big-noisy      | csk    | --loss hinge --C 0.01,0.1 --memory 32MB
 fleet-hard-big       | big-apart      | cs     | --folds 2 --memory 16MB
+ball                 | noisy          | crmu   | --one-class ball
+ball-class           | weighted       | crm    | --one-class ball --only 1 --scaling standard
+ball-sparse          | sparse         | cr     | --one-class ball --epsilon 1e-9
+ball-big             | big-noisy      | cskr   | --one-class ball --epsilon 1e-9 --memory 16MB
+ball-outliers        | wild           | crm    | --one-class ball --outliers 3
 outliers             | wild           | crmu   | --outliers 3
 outliers-search      | wild           | crm    | --outliers 0..4
 outliers-some        | wild           | c      | --outliers 0,3 --epsilon 0.01

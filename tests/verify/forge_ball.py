@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from forge_judge import coreset_x, facts, same, scaled, scaling_lies
+from forge_judge import coreset_x, counts_asked, facts, same, scaled, scaling_lies
 
 if TYPE_CHECKING:
     from forge_specimens import Arrays, Record, Rows
@@ -16,10 +16,15 @@ _SLACK, _STEPS = 1e-9, 20_000
 
 
 class BallJudge:
-    """``best``: a radius that can be reached, about the smallest one."""
+    """``centres``: of balls that are about the smallest."""
 
     def __init__(self, rows: Rows) -> None:
-        self.rows, self.best = rows, np.inf
+        self.rows = rows
+        self.centres: list[np.ndarray] = []
+
+    def best(self, X: np.ndarray, k: int) -> float:
+        """A radius that can be reached without k rows of X (n, d)."""
+        return min(float(np.sort(np.linalg.norm(X - one, axis=1))[::-1][k:][:1].sum()) for one in self.centres)
 
     def counted(self, record: Record) -> np.ndarray:
         """Which rows (n,) count."""
@@ -34,7 +39,7 @@ class BallJudge:
         centre = X[0].copy()
         for k in range(1, _STEPS):
             centre += (X[int(np.linalg.norm(X - centre, axis=1).argmax())] - centre) / (k + 1)
-        self.best = min(float(np.linalg.norm(X - one, axis=1).max()) for one in (centre, arrays["centre"]))
+        self.centres = [centre, arrays["centre"].copy()]
 
     def lies(self, record: Record, arrays: Arrays) -> list[str]:
         """What is false of a ball."""
@@ -48,11 +53,20 @@ class BallJudge:
         if not mine.any():
             yield "no row counts"
             return
-        farthest = float(np.linalg.norm(X[mine] - arrays["centre"], axis=1).max())
+        asked, ids = record["parameters"].get("outliers"), arrays.get("outliers_ids", np.zeros(0, np.int64))
+        k = 0 if asked is None else counts_asked(asked)[0]
+        if len(set(ids.tolist())) < len(ids) or len(ids) > k or not ((ids >= 0) & (ids < len(X))).all():
+            yield f"rows {ids} outside, of at most {k}"
+            return
+        if not mine[ids].all():
+            yield f"rows {ids} outside, some of which do not count"
+        best = self.best(X[mine], k)
+        mine[ids] = False
+        farthest = float(np.linalg.norm(X[mine] - arrays["centre"], axis=1).max(initial=0.0))
         if upper is None or not upper >= farthest * (1 - _SLACK):
             yield f"upper {upper}, a row is {farthest} away"
-        if lower is not None and not lower <= self.best * (1 + _SLACK):
-            yield f"lower {lower}, {self.best} can be reached"
+        if lower is not None and not lower <= best * (1 + _SLACK):
+            yield f"lower {lower}, {best} can be reached"
         if status not in ("certified", "stopped") or claims["kind"] != "radius":
             yield f"status {status!r} of kind {claims['kind']!r}"
         elif status == "certified" and not lower >= (1 - claims["epsilon"]) * upper * (1 - 1e-12):
@@ -65,7 +79,7 @@ class BallJudge:
             return
         if not self.counted(record)[ids].all() or not np.array_equal(coreset_x(arrays), X[ids]):
             yield "the coreset's rows are not those of the store that count"
-        if lower is None:
+        if lower is None or record["parameters"].get("outliers"):
             return
         if not (alpha >= 0).all() or not abs(alpha.sum() - 1) <= 1e-8:
             yield f"weights that sum to {alpha.sum()}, the least is {alpha.min(initial=0.0)}"

@@ -84,7 +84,8 @@ def stopped(rng: np.random.Generator, draft: Draft) -> str:
     draft.record["status"] = "stopped"
     told = one_bound(rng, draft)
     value = draft.record["problem"] == "soft_margin" or "loss" in draft.asked
-    draft.claims["kind"] = "radius" if "centre" in draft.arrays else "duality_gap" if value else "margin"
+    shape = {"ball": "radius", "ellipsoid": "volume_radius"}.get(draft.record["problem"])
+    draft.claims["kind"] = shape or ("duality_gap" if value else "margin")
     return f"stopped, {told}"
 
 

@@ -173,10 +173,11 @@ MODELS: tuple[Rule, ...] = (
     ),
     Rule(rf"{_ARRAYS}outliers_(gains|nodes|proof_values)", _numbers, "said to be unchecked"),
     Rule(
-        rf"{_ARRAYS}(w|b|hypothesis|centre|reference|reference_of|move|ramp|shift|factor|{_CORESET})",
+        rf"{_ARRAYS}(w|b|hypothesis|centre|axes|span_slopes|span_offsets|span_residuals|reference|reference_of|move|ramp|shift|factor|{_CORESET})",
         _same_kind,
         "judged",
     ),
+    Rule(rf"{_ARRAYS}proof_(rows|weights|paths|numbers)(_ends)?", _same_kind, "judged"),
     Rule(rf"{_ARRAYS}tried_(ids|y|alpha)", _same_kind, "judged"),
     Rule(rf"{_ARRAYS}outliers_(lower|upper|w|b|ids|signs|margins)|{_ARRAYS}{_PROOF}", _same_kind, "judged"),
 )

@@ -221,6 +221,10 @@ ASKED: dict[str, tuple[str, dict[str, Any]]] = {
     "ball": ("apart", {"one_class": "ball"}),
     "ball-class": ("noisy64", {"one_class": "ball", "only": "yes", "scaling": "standard", "epsilon": 1e-9}),
     "ball-sparse": ("heavy", {"one_class": "ball", "epsilon": 0.1}),
+    "ball-outliers": ("apart64", {"one_class": "ball", "outliers": 2, "epsilon": 1e-6}),
+    "ellipsoid": ("apart", {"one_class": "ellipsoid"}),
+    "ellipsoid-class": ("noisy64", {"one_class": "ellipsoid", "only": "yes", "scaling": "standard", "epsilon": 1e-6}),
+    "ellipsoid-sparse": ("heavy", {"one_class": "ellipsoid", "epsilon": 0.1}),
     "packed": ("zstd", {}),
     "changed": ("changed", {}),
     "packed-sparse": ("lz4", {"loss": "hinge", "C": 0.5}),
@@ -259,7 +263,8 @@ KINDS: dict[str, tuple[str, ...]] = {
     "several": ("classes", "classes-origin", "classes-overlap", "classes-hinge"),
     "fleet": ("fleet", "fleet-folds", "fleet-hard", "fleet-stages"),
     "pair": ("pair", "pair-folds"),
-    "ball": ("ball", "ball-class", "ball-sparse"),
+    "ball": ("ball", "ball-class", "ball-sparse", "ball-outliers"),
+    "ellipsoid": ("ellipsoid", "ellipsoid-class", "ellipsoid-sparse"),
 }
 
 #: The same with mutated stores: of dense rows, some compressed, some with weights; of sparse rows with weights; with

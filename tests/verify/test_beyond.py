@@ -28,7 +28,7 @@ from coremargin.models.decision import PlaneScorer
 from coremargin.models.model import Model
 from coremargin.verify.examine import examine
 from coremargin.verify.hard_margin import HardScan
-from coremargin.verify.outliers import _check_leaf
+from coremargin.verify.outliers import check_leaf
 from coremargin.verify.rows import Rows
 from coremargin.verify.sums import row_lengths, true_lengths
 from coremargin.verify.written import read_sums
@@ -141,17 +141,17 @@ def test_what_a_leaf_names_is_counted_with_repetitions() -> None:
     """Rows left out meet at most as many as the row that is in most of them, however often they are named."""
     rows = frozenset(range(1000))
     with pytest.raises(ValueError, match="10,000 certificates at a leaf, where the 3 rows .* can meet 30,000"):
-        _check_leaf((), [(rows, 10_000)], 3)
-    _check_leaf((~0, ~1), [(rows, 1), (frozenset({0, 1}), 1)], 3)  # all rows of one stay: no choice is left here
+        check_leaf((), [(rows, 10_000)], 3)
+    check_leaf((~0, ~1), [(rows, 1), (frozenset({0, 1}), 1)], 3)  # all rows of one stay: no choice is left here
     triangle = [frozenset({0, 1}), frozenset({1, 2}), frozenset({2, 0})]
-    _check_leaf((), [(pair, 1) for pair in triangle], 1)  # each row is in two of three: one row left out is not enough
+    check_leaf((), [(pair, 1) for pair in triangle], 1)  # each row is in two of three: one row left out is not enough
     with pytest.raises(ValueError, match="3 certificates at a leaf, where the 2 rows .* can meet 4"):
-        _check_leaf((), [(pair, 1) for pair in triangle], 2)
+        check_leaf((), [(pair, 1) for pair in triangle], 2)
     with pytest.raises(ValueError, match="4 certificates at a leaf, where the 1 rows .* can meet 4"):
-        _check_leaf((), [(triangle[0], 3), (triangle[1], 1)], 1)
-    _check_leaf((~1,), [(pair, 1) for pair in triangle[:2]], 1)  # a row that stays is not counted
+        check_leaf((), [(triangle[0], 3), (triangle[1], 1)], 1)
+    check_leaf((~1,), [(pair, 1) for pair in triangle[:2]], 1)  # a row that stays is not counted
     with pytest.raises(ValueError, match="a removed row"):
-        _check_leaf((0,), [(pair, 1) for pair in triangle], 1)
+        check_leaf((0,), [(pair, 1) for pair in triangle], 1)
 
 
 @pytest.mark.parametrize("kind", ["i4", "i8"])

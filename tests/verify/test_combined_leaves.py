@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from coremargin.maths.outliers.search import solve_in_memory
-from coremargin.verify.outliers import _check_leaf
+from coremargin.verify.outliers import check_leaf
 from outlier_loop import noisy
 
 K = 10
@@ -56,7 +56,7 @@ def accepted(leaf: Leaf) -> bool:
     """Whether verify takes a leaf as proven."""
     path, sets = leaf
     try:
-        _check_leaf(path, list(Counter(sets).items()), K)
+        check_leaf(path, list(Counter(sets).items()), K)
     except ValueError:
         return False
     return True

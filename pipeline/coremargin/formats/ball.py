@@ -9,7 +9,8 @@ import numpy as np
 from msgspec import UNSET, UnsetType
 
 from coremargin.formats.model_arrays import Numbers, Schema, demand
-from coremargin.formats.model_record import Label, ModelRecord, Parameters
+from coremargin.formats.model_record import Count, Label, ModelRecord, Parameters, Word
+from coremargin.formats.outliers import check_ends
 
 
 class BallParameters(Parameters, frozen=True, kw_only=True):
@@ -17,13 +18,15 @@ class BallParameters(Parameters, frozen=True, kw_only=True):
 
     one_class: Literal["ball"]
     only: Label | UnsetType = UNSET
+    outliers: Count | Word | UnsetType = UNSET
 
 
 class Ball(ModelRecord, frozen=True, kw_only=True, tag_field="problem", tag="ball"):
     """A ball around all rows, or around those with the label ``only``.
 
     The certificate is about the radius: every row is within ``upper`` of the centre, and no ball around the coreset has
-    a radius below ``lower``.
+    a radius below ``lower``. With outliers the rows at ``outliers_ids`` may lie outside, and the arrays ``proof_...``
+    prove the lower bound: certificates, by places in the coreset, and the leaves of a search.
     """
 
     KINDS: ClassVar[tuple[str, ...]] = ("radius",)
@@ -41,12 +44,29 @@ class Ball(ModelRecord, frozen=True, kw_only=True, tag_field="problem", tag="bal
     def schema(self, names: frozenset[str]) -> Schema:
         """The same with the centre, and the dual weights of the coreset."""
         numbers = {"centre": Numbers("f8", (self.width,)), "alpha": Numbers("f8", (self.certificate.coreset_rows,))}
+        if self.parameters.outliers is not UNSET:
+            numbers["outliers_ids"] = Numbers("i8", ("outliers",))
+            numbers |= _PROOF if names & _PROOF.keys() else {}
         return super().schema(names) | numbers
 
     def check_values(self, arrays: Mapping[str, np.ndarray], place: str) -> None:
         """Weights are none below 0. Raises DataError."""
         demand((arrays["alpha"] >= 0).all(), place, "alpha", "weights from 0 on")
+        for name in ("rows", "weights", "paths", "numbers"):
+            if f"proof_{name}" in arrays:
+                check_ends(arrays[f"proof_{name}"], arrays[f"proof_{name}_ends"], f"proof_{name}_ends", place)
         super().check_values(arrays, place)
 
+
+_PROOF: Schema = {
+    "proof_rows": Numbers("i8", ("rows in all",)),
+    "proof_rows_ends": Numbers("i8", ("certificates",)),
+    "proof_weights": Numbers("f8", ("rows in all",)),
+    "proof_weights_ends": Numbers("i8", ("certificates",)),
+    "proof_paths": Numbers("i8", ("steps in all",)),
+    "proof_paths_ends": Numbers("i8", ("leaves",)),
+    "proof_numbers": Numbers("i8", ("numbers in all",)),
+    "proof_numbers_ends": Numbers("i8", ("leaves",)),
+}
 
 RECORD = Ball

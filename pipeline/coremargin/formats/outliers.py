@@ -46,7 +46,7 @@ class Outliers(TwoClasses, frozen=True, kw_only=True, tag_field="problem", tag="
         demand((upper > -np.inf).all(), place, f"{OUTLIERS}upper", "bounds")
         for name in ("rows", "weights", "paths", "proofs"):
             if f"{_PROOF}{name}" in arrays:
-                _check_ends(arrays[f"{_PROOF}{name}"], arrays[f"{_PROOF}{name}_ends"], f"{_PROOF}{name}_ends", place)
+                check_ends(arrays[f"{_PROOF}{name}"], arrays[f"{_PROOF}{name}_ends"], f"{_PROOF}{name}_ends", place)
 
 
 def _answers(d: int) -> Schema:
@@ -74,7 +74,8 @@ def _proof() -> Schema:
     return schema | {"proof_values": Numbers("f8", ("certificates",)), "proof_leaves": Numbers("i8", ("ks",))}
 
 
-def _check_ends(values: np.ndarray, ends: np.ndarray, name: str, place: str) -> None:
+def check_ends(values: np.ndarray, ends: np.ndarray, name: str, place: str) -> None:
+    """Raises DataError unless these are the ends of lists in one array."""
     last = ends[-1] if len(ends) else 0
     demand(rising(ends, len(values)) and last == len(values), place, name, f"ends of parts of {len(values)} values")
 

@@ -149,6 +149,7 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
         Seed of the assignment of rows to folds; None: 0.
     outliers : int, str or sequence of int, optional
         Rows that may be excluded (``OutlierJob``): a number, a share such as "1%", or several numbers, also as "0..10".
+        With ``one_class`` a number or a share (``BallJob``).
     outlier_search : {"exact", "heuristic", "published", "published-simple"}, optional
         "exact" proves the best exclusion, "heuristic" gives a margin and a bound quickly; None: exact up to 1,000
         outliers. "published" and "published-simple" are Figure 4 (a) and (b) of [1]_ with sharper constants, for a few

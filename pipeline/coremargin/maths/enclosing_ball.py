@@ -106,11 +106,19 @@ class _Support:
         return np.concatenate([[1.0 - others.sum()], others])
 
 
-def smallest_ball(rows: Array, start: Array | None = None, *, tolerance: float = 1e-12, loose: float = 0.0) -> Array:
+def smallest_ball(
+    rows: Array,
+    start: Array | None = None,
+    *,
+    tolerance: float = 1e-12,
+    loose: float = 0.0,
+    enough: float = np.inf,
+) -> Array:
     """Dual weights (n,) of the smallest ball around rows (n, d) float64, n >= 1.
 
     start: weights (n,) of an earlier solution. tolerance: the share of the radius by which a row may lie outside;
-    loose: the same after many steps, as for rows on a sphere. Where float64 is exhausted the best weights are returned.
+    loose: the same after many steps, as for rows on a sphere. enough: end once the weights prove such a radius. Where
+    float64 is exhausted the best weights are returned.
     """
     z = rows - rows.mean(axis=0)
     squares = np.einsum("ij,ij->i", z, z)
@@ -143,7 +151,7 @@ def smallest_ball(rows: Array, start: Array | None = None, *, tolerance: float =
         farthest = int(distances.argmax())
         away = z[farthest] - centre
         allowed = max(tolerance, loose) if step > patience else tolerance
-        if float(away @ away) <= radius * (1.0 + allowed) ** 2 or len(members) == len(z):
+        if float(away @ away) <= radius * (1.0 + allowed) ** 2 or len(members) == len(z) or radius >= enough * enough:
             break
         idle = 0 if radius > best * (1.0 + 1e-15) else idle + 1
         best = max(best, radius)

@@ -3,7 +3,9 @@
 On disk it is a folder as ``Model`` has it, with problem "ball" in ``model.json`` and, in ``arrays.npz``,
 
     centre              (d,) of scaled and mapped rows, where rows are
-    alpha               (m,) dual weights of the rows coreset_ids (m,), which sum to 1
+    alpha               (m,) dual weights of the rows coreset_ids (m,), which sum to 1; with outliers 0
+    outliers_ids        (k,) rows that lie outside, if some may
+    proof_...           with outliers: certificates of coreset rows, and the leaves of the search that rest on them
     coreset_x           (m, d) exact copies of these rows, scaled where rows are, before they are mapped
     shift, factor       (d,) where columns are scaled
 """
@@ -93,13 +95,15 @@ class BallModel(Single):
     centre : ndarray of shape (d,)
         Float64, the centre; of scaled and mapped rows, where rows are.
     alpha : ndarray of shape (m,)
-        Dual weights of the coreset's rows, which sum to 1.
+        Dual weights of the coreset's rows, which sum to 1; zeros with outliers, whose proof is in ``extra``.
     coreset_ids : ndarray of shape (m,)
         Int64, the rows by number.
     coreset_x : ndarray or csr_array of shape (m, d)
         Exact copies of the rows, scaled where rows are.
+    outlier_ids : ndarray of shape (k,), optional
+        Int64, the rows that lie outside, if some may.
     extra : mapping of str to ndarray, optional
-        Of a map, what it is made of, as "map_...".
+        Of a map, what it is made of, as "map_..."; with outliers the proof, as "proof_...".
     shift, factor : ndarray of shape (d,), optional
         Where columns are scaled, what by.
     columns : ColumnsRecord, optional
@@ -119,6 +123,7 @@ class BallModel(Single):
     alpha: np.ndarray
     coreset_ids: np.ndarray
     coreset_x: Rows
+    outlier_ids: np.ndarray | None = None
     extra: Mapping[str, np.ndarray] = field(default_factory=dict)
     shift: np.ndarray | None = None
     factor: np.ndarray | None = None
@@ -126,7 +131,7 @@ class BallModel(Single):
 
     def __post_init__(self) -> None:
         kinds = dict.fromkeys(("centre", "alpha", "coreset_x", "shift", "factor"), np.float64)
-        self._settle({**kinds, "coreset_ids": np.int64})
+        self._settle({**kinds, "coreset_ids": np.int64, "outlier_ids": np.int64})
 
     @property
     def row_duals(self) -> np.ndarray:
@@ -239,10 +244,13 @@ class BallModel(Single):
         model
             The model.
         """
-        own = {name: files.arrays[name] for name in _NAMES if name in files.arrays}
-        extra = {name: one for name, one in files.arrays.items() if name not in own and not name.startswith(ROWS)}
+        arrays = {name: one for name, one in files.arrays.items() if not name.startswith(ROWS)}
+        own: dict[str, Any] = {name: arrays.pop(name) for name in _NAMES if name in arrays}
+        outliers, extra = arrays.pop(_OUTLIERS, None), arrays
         rows = from_arrays(ROWS, files.arrays)
-        return cls(record=files.content, coreset_x=rows, extra=extra, columns=files.columns, **own)
+        return cls(
+            record=files.content, coreset_x=rows, outlier_ids=outliers, extra=extra, columns=files.columns, **own
+        )
 
     def numbers(self) -> dict[str, np.ndarray]:
         """The content of ``arrays.npz`` but for the coreset's rows.
@@ -253,9 +261,11 @@ class BallModel(Single):
             The arrays by name.
         """
         own = {name: values for name in _NAMES if (values := getattr(self, name)) is not None}
-        return {**own, **self.extra}
+        outliers = {} if self.outlier_ids is None else {_OUTLIERS: self.outlier_ids}
+        return {**own, **outliers, **self.extra}
 
 
+_OUTLIERS = "outliers_ids"
 _NAMES = ("centre", "alpha", "coreset_ids", "shift", "factor")
 
 MODEL_CLASS = BallModel

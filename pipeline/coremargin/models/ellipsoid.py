@@ -305,7 +305,7 @@ class EllipsoidModel(Single):
         model
             The model.
         """
-        own = {name: one for name, one in files.arrays.items() if not name.startswith(ROWS)}
+        own: dict[str, Any] = {name: one for name, one in files.arrays.items() if not name.startswith(ROWS)}
         return cls(record=files.content, coreset_x=from_arrays(ROWS, files.arrays), columns=files.columns, **own)
 
     def numbers(self) -> dict[str, np.ndarray]:

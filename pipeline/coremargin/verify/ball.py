@@ -11,12 +11,17 @@ below the root of
 
 q is the rows' mean by these weights: then the second term is what rounding leaves of 0. The first one has terms that
 are not negative. Errors of both are below 4 gamma_(m+d+8) of the first one.
+
+With k outliers the rows that the model names, at most k, may lie outside. The lower bound is the least of several such
+certificates, each of some coreset rows, which a tree makes a proof: see outliers.py, whose rules for leaves these are.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -24,9 +29,11 @@ from msgspec import UNSET
 from scipy.sparse import issparse
 
 from coremargin.formats.model_record import WHOLE
+from coremargin.formats.outlier_counts import outlier_counts
 from coremargin.verify.checks import CLOSE, Check, certified, in_order, same_epsilon, same_ratio, shown, typed
 from coremargin.verify.claim import AnyClaim, any_claim
 from coremargin.verify.kind import Kind
+from coremargin.verify.outliers import check_cover, check_leaf, lists
 from coremargin.verify.store import Members, StoreFindings
 from coremargin.verify.sums import SLAB_VALUES, UNIT, VANISHED, gamma, slabs
 
@@ -36,6 +43,10 @@ if TYPE_CHECKING:
     from coremargin.verify.rows import Chunk, Rows
 
 
+#: Rows that all leaves of a proof may name, those of each certificate whenever it is named.
+MOST_WORK = 10**8
+
+
 @dataclass(frozen=True, kw_only=True)
 class BallClaim(AnyClaim):
     """A ball, and the dual weights of the rows that allow no smaller one."""
@@ -43,6 +54,9 @@ class BallClaim(AnyClaim):
     centre: np.ndarray  #: (d,)
     alpha: np.ndarray  #: (m,)
     only: Any  #: the label of the rows that count; UNSET: all rows do
+    outliers: Any  #: how many rows may lie outside, as in the parameters; UNSET: none
+    outside: np.ndarray  #: (k,) ids of rows that may lie outside
+    proof: Mapping[str, list[np.ndarray]]  #: with outliers: rows, weights, paths and numbers of the proof
 
 
 @dataclass(frozen=True)
@@ -52,6 +66,7 @@ class DistanceSummary:
     farthest: float
     row: int
     others: int  #: rows that do not count
+    outside: int  #: rows that count, and may lie outside
     radius: float
     members: Members
 
@@ -64,7 +79,7 @@ class BallScan(StoreFindings):
     def __init__(self, claim: BallClaim, rows: Rows) -> None:
         super().__init__(claim, rows)
         self.farthest, self.row = 0.0, -1
-        self.lower, self.problem = lower_bound(claim)
+        self.outside_counted = 0
         same = [typed(label) == typed(claim.only) for label in rows.classes]
         self._of_class = np.array([*same, False])  # code -1 is the last: unlabelled
 
@@ -84,29 +99,71 @@ class BallScan(StoreFindings):
         farthest, row, radius = 0.0, -1, 0.0
         for part, x in slabs(chunk.x):
             radius = max(radius, float(self.lengths(x, chunk.start + part.start).max()))
-            mine = np.flatnonzero(signs[part] > 0)
+            here = chunk.start + np.arange(part.start, part.stop)
+            mine = np.flatnonzero((signs[part] > 0) & ~np.isin(here, self.claim.outside))
             if not len(mine):
                 continue
             distance, place = farthest_of(x[mine], self.claim.centre)
             if row < 0 or not distance <= farthest:
                 farthest, row = distance, chunk.start + part.start + int(mine[place])
-        return DistanceSummary(farthest, row, int((signs <= 0).sum()), radius, self.members(chunk, signs))
+        named = self.claim.outside[
+            (self.claim.outside >= chunk.start) & (self.claim.outside < chunk.start + len(signs))
+        ]
+        outside = int((signs[named - chunk.start] > 0).sum())
+        return DistanceSummary(farthest, row, int((signs <= 0).sum()), outside, radius, self.members(chunk, signs))
 
     def add(self, summary: DistanceSummary) -> None:
         """Add a summary; in the order of chunks, so that ties are decided by the lower row."""
         if summary.row >= 0 and (self.row < 0 or not summary.farthest <= self.farthest):
             self.farthest, self.row = summary.farthest, summary.row
+        self.outside_counted += summary.outside
         self.count(summary.others, summary.radius, summary.members)
+
+    @cached_property
+    def _proven(self) -> tuple[float | None, str]:
+        """The lower bound that the coreset proves; None, and why, if it proves none. After all chunks."""
+        claim = self.claim
+        try:
+            k = 0 if claim.outliers is UNSET else self._most_outside()
+            if claim.lower == 0 and k:
+                return 0.0, "no radius is below 0"
+            return (trimmed_bound(claim, k) if k else lower_bound(claim, np.arange(len(claim.alpha)), claim.alpha)), ""
+        except ValueError as error:
+            return None, str(error)
+
+    def _most_outside(self) -> int:
+        """How many rows may lie outside. Raises ValueError for several numbers."""
+        found = outlier_counts(self.claim.outliers, lambda: self.rows.rows - self.unlabelled)
+        if len(found) != 1:
+            raise ValueError(f"expected one number of outliers, found {self.claim.outliers!r}")
+        return found[0]
 
     def bounds(self) -> tuple[float | None, float | None]:
         """What the coreset and the farthest row prove."""
-        return (None if self.claim.lower is None else self.lower), self.farthest
+        return (None if self.claim.lower is None else self._proven[0]), self.farthest
 
     def checks(self) -> list[Check]:
         """Whether the store is the claim's, the coreset's rows are the store's, and both bounds hold."""
         problems, claim = self.membership(), self.claim
         text = "; ".join(problems) or f"all {self.matched:,} rows are the store's, bit for bit"
-        return [self.content(), Check("coreset", not problems, text), self._upper(), *self._lower(claim.lower)]
+        coreset = Check("coreset", not problems, text)
+        return [self.content(), coreset, *self._outside(), self._upper(), *self._lower(claim.lower)]
+
+    def _outside(self) -> list[Check]:
+        """Whether the rows that may lie outside are rows that count, each once, and no more than were asked for."""
+        ids, count = self.claim.outside, len(self.claim.outside)
+        if self.claim.outliers is UNSET:
+            return []
+        try:
+            most = self._most_outside()
+        except ValueError as error:
+            return [Check("outliers", ok=False, text=str(error))]
+        if count <= most and len(np.unique(ids)) == count == self.outside_counted:
+            return [Check("outliers", ok=True, text=f"{count:,} rows, at most {most:,}, may lie outside")]
+        text = (
+            f"expected at most {most:,} rows that count, each once, found {count:,}, {self.outside_counted:,} of them"
+        )
+        return [Check("outliers", ok=False, text=text)]
 
     def _upper(self) -> Check:
         claimed, found = self.claim.upper, shown(self.farthest)
@@ -122,13 +179,13 @@ class BallScan(StoreFindings):
     def _lower(self, claimed: float | None) -> list[Check]:
         if claimed is None:
             return [Check("lower bound", ok=True, text="nothing is claimed")]
-        if self.lower is None:
-            return [Check("dual weights", ok=False, text=self.problem)]
-        text = f"{len(self.claim.alpha):,} coreset rows allow no radius below {shown(self.lower)}"
-        ok = claimed <= self.lower
+        found, problem = self._proven
+        if found is None:
+            return [Check("dual weights", ok=False, text=problem)]
+        text = f"{len(self.claim.alpha):,} coreset rows allow no radius below {shown(found)}"
+        ok = claimed <= found
         shown_text = f"{text} (claimed: {shown(claimed)})" if ok else f"model claims {shown(claimed)}, {text}"
-        weights = f"{len(self.claim.alpha):,} weights >= 0 that sum to 1"
-        return [Check("dual weights", ok=True, text=weights), Check("lower bound", ok, shown_text)]
+        return [Check("lower bound", ok, shown_text)]
 
 
 def farthest_of(x: Any, centre: np.ndarray) -> tuple[float, int]:
@@ -153,22 +210,60 @@ def farthest_of(x: Any, centre: np.ndarray) -> tuple[float, int]:
     return best * (1 + gamma(d + 8)), place
 
 
-def lower_bound(claim: BallClaim) -> tuple[float | None, str]:
-    """The radius below which no ball contains the coreset, rounded down; None, and why, if the weights are none."""
-    a, total = claim.alpha, float(claim.alpha.sum())
-    if not ((a >= 0).all() and abs(total - 1) <= CLOSE):
-        return None, f"expected weights >= 0 that sum to 1, found {shown(total)} in all"
-    x, share = claim.x, a / total
+def lower_bound(claim: BallClaim, places: np.ndarray, weights: np.ndarray) -> float:
+    """The radius below which no ball contains coreset rows, by their weights (m,), rounded down.
+
+    Raises ValueError if the weights are none.
+    """
+    total = float(weights.sum())
+    if not ((weights >= 0).all() and abs(total - 1) <= CLOSE):
+        raise ValueError(f"expected weights >= 0 that sum to 1, found {shown(total)} in all")
+    x, share = claim.x[places], weights / total
     middle = share @ x
     square, moved = 0.0, np.zeros(claim.features)
     step = max(1, SLAB_VALUES // claim.features)
-    for start in range(0, len(a), step):
+    for start in range(0, len(share), step):
         part = x[start : start + step]
         off = (part.toarray() if issparse(part) else part) - middle
         square += float(share[start : start + step] @ np.einsum("ij,ij->i", off, off))
         moved += share[start : start + step] @ off
-    found = square * (1 - 4 * gamma(len(a) + claim.features + 8)) - float(moved @ moved)
-    return math.sqrt(found) * (1 - 2 * UNIT) if found > 0 else 0.0, ""
+    found = square * (1 - 4 * gamma(len(share) + claim.features + 8)) - float(moved @ moved)
+    return math.sqrt(found) * (1 - 2 * UNIT) if found > 0 else 0.0
+
+
+def trimmed_bound(claim: BallClaim, k: int) -> float:
+    """The radius below which no ball contains all coreset rows but k, by the tree of certificates.
+
+    Raises ValueError if the tree is no proof.
+    """
+    proof, m = claim.proof, len(claim.ids)
+    if not proof or not proof["paths"]:
+        raise ValueError("the model holds no proof of its lower bound")
+    if len(np.unique(claim.ids)) < m:
+        raise ValueError("the coreset has a row twice, which would count as two")
+    values, sets = [], []
+    for places, weights in zip(proof["rows"], proof["weights"], strict=True):
+        if len(places) != len(weights) or not ((places >= 0) & (places < m)).all():
+            raise ValueError("a certificate names rows that are not there, or has not a weight for each")
+        if len(np.unique(places)) < len(places):
+            raise ValueError("a certificate names a row twice")
+        values.append(lower_bound(claim, places, weights))
+        sets.append(frozenset(places.tolist()))
+    work, leaves, used = 0, list[tuple[int, ...]](), set[int]()
+    for path, numbers in zip(proof["paths"], proof["numbers"], strict=True):
+        steps = tuple(path.tolist())
+        if any(not -m <= step < m for step in steps):
+            raise ValueError("a leaf names a row that is not there")
+        if not len(numbers) or numbers.min() < 0 or numbers.max() >= len(sets):
+            raise ValueError("a leaf names no certificate, or one that is not there")
+        work += sum(len(sets[number]) for number in numbers.tolist())
+        if work > MOST_WORK:
+            raise ValueError(f"leaves name over {MOST_WORK:,} rows in all, too many to check")
+        check_leaf(steps, [(sets[number], 1) for number in numbers.tolist()], k)
+        leaves.append(steps)
+        used.update(numbers.tolist())
+    check_cover(sorted(leaves))
+    return min(values[number] for number in used)
 
 
 class BallKind(Kind[BallClaim]):
@@ -178,8 +273,16 @@ class BallKind(Kind[BallClaim]):
         """The ball, and the dual weights of its coreset."""
         arrays = files.arrays
         shared = any_claim(files, WHOLE, soft=False) | {"y": np.ones(len(arrays["alpha"]), np.int64)}
-        only = cast("Ball", files.record).only
-        return BallClaim(**shared, centre=arrays["centre"], alpha=arrays["alpha"], only=only)
+        record = cast("Ball", files.record)
+        return BallClaim(
+            **shared,
+            centre=arrays["centre"],
+            alpha=arrays["alpha"],
+            only=record.only,
+            outliers=record.parameters.outliers,
+            outside=arrays.get("outliers_ids", np.zeros(0, np.int64)),
+            proof={name: lists(arrays, f"proof_{name}") for name in _PROOF if f"proof_{name}" in arrays},
+        )
 
     def same_classes(self, claim: BallClaim, rows: Rows) -> Check:
         """Whether the store has the class whose rows count."""
@@ -218,12 +321,15 @@ class BallKind(Kind[BallClaim]):
         return BallScan(claim, rows)
 
     def terms(self, claim: BallClaim) -> str:
-        """Which rows count."""
-        return "" if claim.only is UNSET else f", of the rows of class {claim.only!r}"
+        """Which rows count, and how many may lie outside."""
+        only = "" if claim.only is UNSET else f", of the rows of class {claim.only!r}"
+        return only if claim.outliers is UNSET else f"{only}, whatever {claim.outliers} rows are left out"
 
     def proven(self, epsilon: float, *, soft: bool) -> str:
         """Of the radius."""
         return f"no ball that contains the rows has a radius below (1 - {epsilon}) of this one's"
 
+
+_PROOF = ("rows", "weights", "paths", "numbers")
 
 KIND = BallKind()

@@ -363,8 +363,8 @@ class _Proof:
         self.claim, self.m = claim, len(claim.ids)
         if "rows" not in arrays:
             return
-        self.rows, self.weights = rows, weights = list(_lists(arrays, "rows")), list(_lists(arrays, "weights"))
-        self.paths, self.numbers = _lists(arrays, "paths"), _lists(arrays, "proofs")
+        self.rows, self.weights = rows, weights = list(lists(arrays, "rows")), list(lists(arrays, "weights"))
+        self.paths, self.numbers = lists(arrays, "paths"), lists(arrays, "proofs")
         if len(set(claim.ids.tolist())) < self.m:
             raise ValueError("the coreset has a row twice, which would count as two")
         counts = arrays["leaves"]
@@ -398,10 +398,10 @@ class _Proof:
             steps = tuple(path.tolist())
             if any(not -self.m <= step < self.m for step in steps):
                 raise ValueError("a leaf names a row that is not there")
-            _check_leaf(steps, [(self.sets[i], n) for i, n in Counter(numbers.tolist()).items()], one.k)
+            check_leaf(steps, [(self.sets[i], n) for i, n in Counter(numbers.tolist()).items()], one.k)
             leaves.append(steps)
             used.update(numbers.tolist())
-        _check_cover(sorted(leaves))
+        check_cover(sorted(leaves))
         bounds = [self.values[i] for i in used]
         nothing = all(bound.value <= zero(self.claim, bound.size) for bound in bounds)
         left = next(filter(None, map(self._left, sorted(used))), []) if nothing else []
@@ -440,7 +440,7 @@ def _value(claim: OutlierClaim, rows: np.ndarray, weights: np.ndarray) -> _Bound
     return _Bound(combined / share, size, whole)
 
 
-def _check_leaf(path: tuple[int, ...], named: Sequence[tuple[frozenset[int], int]], k: int) -> None:
+def check_leaf(path: tuple[int, ...], named: Sequence[tuple[frozenset[int], int]], k: int) -> None:
     """Raises ValueError if k removed rows can meet all certificates that a leaf names; named: each, and how often."""
     removed, kept = {step for step in path if step >= 0}, {~step for step in path if step < 0}
     if len(removed) + len(kept) < len(path) or removed & kept:
@@ -460,7 +460,7 @@ def _check_leaf(path: tuple[int, ...], named: Sequence[tuple[frozenset[int], int
         )
 
 
-def _check_cover(paths: list[tuple[int, ...]]) -> None:
+def check_cover(paths: list[tuple[int, ...]]) -> None:
     """Raises ValueError unless the leaves are those of one tree, each of whose nodes has both children."""
     waiting: list[tuple[list[tuple[int, ...]], int]] = [(paths, 0)]
     while waiting:
@@ -475,7 +475,8 @@ def _check_cover(paths: list[tuple[int, ...]]) -> None:
         waiting += [([path for path in here if path[depth] == step], depth + 1) for step in steps]
 
 
-def _lists(arrays: Mapping[str, np.ndarray], name: str) -> list[np.ndarray]:
+def lists(arrays: Mapping[str, np.ndarray], name: str) -> list[np.ndarray]:
+    """The lists that an array and their ends hold."""
     ends = arrays[f"{name}_ends"]
     return np.split(arrays[name], ends)[:-1] if len(ends) else []
 

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from coremargin.engine.protocols import Executor
 
 EPSILON = 1e-9
+#: Rows of ``wrong_rows`` that lie far outside.
+FAR = [3, 100, 101, 500]
 
 
 @pytest.fixture
@@ -52,6 +54,24 @@ def store(tmp_path: Path, rows: np.ndarray) -> Path:
     """The rows, with two labels, in chunks of 16."""
     coremargin.ingest(rows, tmp_path / "s.zarr", labels=np.arange(600) % 2, chunk_bytes=16 * 12)
     return tmp_path / "s.zarr"
+
+
+def wrong_rows() -> np.ndarray:
+    """600 rows, of which four lie far outside."""
+    rows = (np.random.default_rng(0).standard_normal((600, 3)) * [1, 2, 0.5] + 5).astype(np.float32)
+    rows[FAR] += np.array([[30, 0, 0], [0, 40, 0], [0, 39, 1], [-50, -50, 0]], np.float32)
+    return rows
+
+
+@pytest.fixture(scope="module")
+def honest(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
+    """A store with four rows that lie far outside, and two models of it: of all rows, and without these."""
+    folder = tmp_path_factory.mktemp("ball")
+    store = folder / "s.zarr"
+    coremargin.ingest(wrong_rows(), store, labels=np.arange(600) % 2, chunk_bytes=16 * 12)
+    coremargin.train(store, one_class="ball", epsilon=EPSILON, out=folder / "all")
+    coremargin.train(store, one_class="ball", outliers=4, epsilon=EPSILON, out=folder / "but")
+    return store, folder / "all", folder / "but"
 
 
 @pytest.fixture
@@ -118,7 +138,7 @@ def test_only_the_rows_of_one_class_are_enclosed(tmp_path: Path, store: Path, ro
     alone = coremargin.train(rows[1::2], one_class="ball", epsilon=EPSILON)
     assert model.certificate.upper == pytest.approx(alone.certificate.upper, rel=1e-12)
     assert coremargin.verify(tmp_path / "m", store).ok
-    assert model.only == 1
+    assert (model.only, model.parameters["only"]) == (1, "1")
     words = ("--one-class", "ball", "--only", "1", "--epsilon", EPSILON, "--cluster", "threads", "--quiet")
     assert "all rows of class 1 lie within" in say("train", store, "--out", tmp_path / "c", *words)
     assert "of the rows of class 1" in say("verify", tmp_path / "c", store)
@@ -186,6 +206,7 @@ def test_rows_of_any_form_are_enclosed(tmp_path: Path, rows: np.ndarray, scaling
         assert np.isclose(model.certificate.upper, known.certificate.upper, rtol=1e-6)
 
 
+@pytest.mark.specimens(6)
 @pytest.mark.parametrize("form", ["dense", "sparse"])
 @pytest.mark.parametrize("scale", [1e-120, 1e-30, 1.0, 1e15, 1e120])
 @pytest.mark.parametrize("far", [0.0, 1e7])
@@ -207,6 +228,7 @@ def test_claims_hold_whatever_the_numbers(tmp_path: Path, form: str, scale: floa
     assert (model.predict(X) == 1).all()
 
 
+@pytest.mark.specimens(3)
 @pytest.mark.parametrize("value", [0.0, 0.1, 1e6 / 3])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.usefixtures("_in_stages")
@@ -259,13 +281,11 @@ CHANGES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("record", "arrays", "name"), CHANGES)
 def test_false_claims_are_named(
-    tmp_path: Path, store: Path, record: dict[str, Any], arrays: dict[str, Any], name: str
+    tmp_path: Path, honest: tuple[Path, Path, Path], record: dict[str, Any], arrays: dict[str, Any], name: str
 ) -> None:
     """Each by the check that it fails."""
-    coremargin.train(store, one_class="ball", epsilon=EPSILON, out=tmp_path / "m")
-    failures = {
-        check.name for check in examine(altered(tmp_path / "m", tmp_path / "f", record, **arrays), store).failures
-    }
+    store, model, _ = honest
+    failures = {check.name for check in examine(altered(model, tmp_path / "f", record, **arrays), store).failures}
     assert name in failures
 
 
@@ -284,14 +304,72 @@ def test_false_claims_are_named(
     ],
 )
 def test_what_is_no_record_of_a_ball_is_refused(
-    tmp_path: Path, store: Path, record: dict[str, Any], arrays: dict[str, Any]
+    tmp_path: Path, honest: tuple[Path, Path, Path], record: dict[str, Any], arrays: dict[str, Any]
 ) -> None:
     """Before a row is read, by models and by the verifier."""
-    coremargin.train(store, one_class="ball", out=tmp_path / "m")
-    forged = altered(tmp_path / "m", tmp_path / "f", record, **arrays)
+    store, model, _ = honest
+    forged = altered(model, tmp_path / "f", record, **arrays)
     for read in (lambda: examine(forged, store), lambda: load(forged)):
         with pytest.raises(CoremarginError):
             read()
+
+
+@pytest.mark.usefixtures("_in_stages")
+def test_outliers_are_left_out(tmp_path: Path) -> None:
+    """Exactly those that lie outside; the ball is that of the others, of all rows and of a class; it is verified."""
+    wrong, rows = tmp_path / "w.zarr", wrong_rows()
+    coremargin.ingest(rows, wrong, labels=np.arange(600) % 2, chunk_bytes=16 * 12)
+    words = ("--one-class", "ball", "--outliers", "4", "--epsilon", EPSILON, "--cluster", "threads", "--quiet")
+    said = say("train", wrong, "--out", tmp_path / "m", *words)
+    assert said.startswith("certified: all 600 rows but 4 lie within")
+    model = load(tmp_path / "m")
+    assert model.outlier_ids.tolist() == FAR  # type: ignore[attr-defined]
+    others = coremargin.train(np.delete(rows, FAR, axis=0), one_class="ball", epsilon=EPSILON)
+    assert model.certificate.upper == pytest.approx(others.certificate.upper, rel=1e-9)  # type: ignore[attr-defined]
+    assert "whatever 4 rows are left out" in say("verify", tmp_path / "m", wrong)
+    assert "but 4" in say("show", tmp_path / "m")
+    assert "Rows 3, 100, 101, 500." in (tmp_path / "m" / "report.html").read_text()
+    one = coremargin.train(wrong, one_class="ball", only=0, outliers="1%", epsilon=0.5, out=tmp_path / "c")
+    assert one.status == "certified"
+    assert len(one.outlier_ids) <= 3
+    assert coremargin.verify(tmp_path / "c", wrong).ok
+    none = coremargin.train(wrong, one_class="ball", outliers=0, out=tmp_path / "z")
+    assert none.outlier_ids.tolist() == []
+    assert coremargin.verify(tmp_path / "z", wrong).ok
+    coremargin.ingest(rows[:3], wrong, append=True, labels=[0, 0, 0])
+    again = coremargin.retrain(tmp_path / "m", wrong, out=tmp_path / "r")
+    assert again.status == "certified"
+
+
+@pytest.mark.parametrize(
+    ("record", "arrays", "name"),
+    [
+        ({"certificate.upper": lambda v: v * (1 - 1e-12), "certificate.ratio": 1.0}, {}, "upper bound"),
+        ({"certificate.lower": lambda v: v * (1 + 1e-9), "certificate.ratio": 1.0}, {}, "lower bound"),
+        ({"parameters.outliers": 3}, {}, "outliers"),
+        ({"parameters.outliers": 5}, {}, "dual weights"),
+        ({"parameters.outliers": "0..4"}, {}, "outliers"),
+        ({}, {"outliers_ids": lambda i: i[1:]}, "upper bound"),
+        ({}, {"outliers_ids": lambda i: np.append(i, 7)}, "outliers"),
+        ({}, {"outliers_ids": lambda i: i + 10**6}, "outliers"),
+        ({}, {"outliers_ids": lambda i: np.full_like(i, i[0])}, "outliers"),
+        ({}, {"proof_weights": lambda w: w * 2}, "dual weights"),
+        ({}, {"proof_weights": lambda w: w + 1e-3}, "dual weights"),
+        ({}, {"proof_rows": lambda r: r * 0}, "dual weights"),
+        ({}, {"proof_rows": lambda r: r + 10**6}, "dual weights"),
+        ({}, {"proof_numbers": lambda n: n * 0}, "dual weights"),
+        ({}, {"proof_numbers": lambda n: n - 10**6}, "dual weights"),
+        ({}, {"proof_paths": lambda p: ~p}, "dual weights"),
+        ({}, {"centre": lambda c: c + 1e-9}, "upper bound"),
+    ],
+)
+def test_false_claims_about_outliers_are_named(
+    tmp_path: Path, honest: tuple[Path, Path, Path], record: dict[str, Any], arrays: dict[str, Any], name: str
+) -> None:
+    """Each by the check that it fails."""
+    wrong, _, model = honest
+    failures = {check.name for check in examine(altered(model, tmp_path / "f", record, **arrays), wrong).failures}
+    assert name in failures
 
 
 def test_it_is_verified_with_its_own_rows_only(tmp_path: Path, store: Path, rows: np.ndarray) -> None:
@@ -390,6 +468,8 @@ def test_what_it_cannot_do_is_refused_by_name(tmp_path: Path, store: Path) -> No
         ({"classes": "ovr"}, "classes: the smallest ball has none"),
         ({"folds": 3}, "folds: the smallest ball has none"),
         ({"intercept": False}, "intercept: only hyperplanes have one"),
+        ({"outliers": "0..3"}, "outliers: expected one number"),
+        ({"outliers": -1}, "outliers: expected a number of rows"),
         ({"epsilon": 0.0}, "epsilon: expected a number between 0 and 1"),
     ):
         with pytest.raises(SpecError, match=text):
@@ -406,4 +486,6 @@ def test_what_it_cannot_do_is_refused_by_name(tmp_path: Path, store: Path) -> No
         coremargin.train(np.zeros((0, 3)), one_class="ball")
     with pytest.raises(LabelError, match="found that all weigh 0"):
         coremargin.train([[1.0], [2.0]], ["a", "b"], weights=[1.0, 0.0], one_class="ball", only="b")
+    with pytest.raises(UsageError, match="outliers: expected fewer than the 2 rows"):
+        coremargin.train([[1.0], [2.0]], one_class="ball", outliers=2)
     assert "--one-class" in say("train", "--help")

@@ -21,6 +21,7 @@ from coremargin.maths.enclosing_ball import (
     upper_bounds,
 )
 from coremargin.maths.rows import dense
+from coremargin.maths.trimmed_ball import search_trimmed
 from coremargin.problems.ball.enclosing_ball import BallState, EnclosingBall
 
 
@@ -234,6 +235,58 @@ def test_summaries_merge_in_any_grouping() -> None:
         right = part.merge(right)
     for one, other in zip(left.to_arrays().values(), right.to_arrays().values(), strict=True):
         assert np.array_equal(one, other)
+
+
+def least_without(rows: np.ndarray, k: int) -> float:
+    """The smallest radius without k rows, by brute force."""
+    every = itertools.combinations(range(len(rows)), k)
+    return min(proven(some := np.delete(rows, list(chosen), axis=0), smallest_ball(some))[1] for chosen in every)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_other_rows_are_better_to_leave_out(seed: int) -> None:
+    """Tiny cases, with rows that are there twice: the search and a job find what brute force finds."""
+    rng = np.random.default_rng(seed)
+    rows = rng.standard_normal((int(rng.integers(6, 13)), int(rng.integers(1, 4))))
+    rows = np.round(2 * rows) if seed % 4 == 0 else rows
+    k = int(rng.integers(1, 4))
+    best = least_without(rows, k)
+    found = search_trimmed(rows, k, 1e-9, rows.mean(axis=0))
+    assert found.complete
+    assert found.upper == pytest.approx(best, rel=1e-9, abs=1e-12)
+    assert (1 - 1e-9) * found.upper <= found.lower <= best
+    source = ArraySource(rows, None, chunk_rows=2)
+    last = states_of(EnclosingBall(source, 1e-9, outliers=k, sample_bytes=40))[0][-1]
+    assert last.status == "certified"
+    assert last.upper == pytest.approx(best, rel=1e-9, abs=1e-12)
+
+
+def test_a_search_that_gives_up_has_a_bound() -> None:
+    """Of certificates without a common row."""
+    rows = np.random.default_rng(0).standard_normal((200, 4))
+    found = search_trimmed(rows, 5, 1e-9, rows.mean(axis=0), most_nodes=1)
+    assert not found.complete
+    assert found.proof is not None
+    assert 0 < found.lower < search_trimmed(rows, 5, 1e-9, rows.mean(axis=0)).upper
+
+
+@pytest.mark.parametrize("planted", [0, 12])
+def test_outliers_take_about_as_many_reads(planted: int) -> None:
+    """And those that were planted are found."""
+    rows = rows_like("normal", 40_000, 10)
+    rows[:planted] *= 5
+    problem = EnclosingBall(
+        ArraySource(rows, None, chunk_rows=200), 1e-3, outliers=max(planted, 3), sample_bytes=rows.nbytes // 25
+    )
+    states, reads = states_of(problem)
+    last = states[-1]
+    assert last.status == "certified"
+    assert reads <= 2.1
+    outside = problem.outlier_ids(last)
+    assert len(outside) <= max(planted, 3)
+    assert not planted or outside.tolist() == list(range(planted))
+    distances = np.linalg.norm(np.delete(rows, outside, axis=0).astype(np.float64) - last.best, axis=1)
+    assert distances.max() <= last.upper
 
 
 @pytest.mark.slow

@@ -156,6 +156,7 @@ def test_fewer_rows_than_columns_span_less(tmp_path: Path, rng: np.random.Genera
 def test_only_the_rows_of_one_class_are_enclosed(tmp_path: Path, store: Path, rows: np.ndarray) -> None:
     """By its label or, on a command line, by its text."""
     model = train(store, only=1, out=tmp_path / "m")
+    assert (model.only, model.parameters["only"]) == (1, "1")  # type: ignore[attr-defined]
     assert model.certificate.upper == pytest.approx(train(rows[1::2]).certificate.upper, rel=1e-6)
     assert coremargin.verify(tmp_path / "m", store).ok
     words = ("--one-class", "ellipsoid", "--only", "1", "--epsilon", EPSILON, "--cluster", "threads", "--quiet")

@@ -13,7 +13,10 @@ The algorithm, in the order of this file:
     that ingest has written down. If that proves the last centre, one read was enough; chunks whose ball fits are not
     read at all.
 4.  *Scans.* Otherwise the chunks whose bounds prove too little are read again, until the bounds meet.
-5.  *Warm start.* With the working set and the block bounds of an earlier commit, only new rows are read, and what they
+5.  *Outliers.* If k rows may be left out, the radius is the (k + 1)-th largest distance, and the centre that of the
+    working set without the k rows that are farthest from it. Once all other chunks are proven to be inside, a search
+    over the working set proves that no other k rows do better, or finds them (maths/trimmed_ball.py).
+6.  *Warm start.* With the working set and the block bounds of an earlier commit, only new rows are read, and what they
     leave unproven.
 """
 
@@ -29,9 +32,12 @@ from numpy.typing import NDArray
 
 from coremargin.engine.memory_need import MemoryNeed
 from coremargin.engine.problem import BaseProblem, CannotWarmStart, Round
-from coremargin.errors import LabelError, StoreError
+from coremargin.errors import LabelError, StoreError, UsageError
+from coremargin.formats.outlier_counts import outlier_counts
 from coremargin.maths.enclosing_ball import lower_bound, solve_rows, upper_bounds
 from coremargin.maths.margin import Array, is_certified
+from coremargin.maths.rows import dense, take
+from coremargin.maths.trimmed_ball import NEAR, Proof, concentrate, search_trimmed
 from coremargin.problems.ball.block_bounds import BlockBounds
 from coremargin.problems.ball.probe import DistanceProbe, DistanceSummary, binned, counts
 from coremargin.problems.common.balls import SLAB_BYTES
@@ -49,6 +55,8 @@ if TYPE_CHECKING:
     from coremargin.engine.allowance import Allowance
 
 STATUSES = ("running", "certified", "stalled")
+#: A store of at most so many bytes is read at once; of larger ones some chunks may not have to be read at all.
+SMALL_BYTES = 4 << 20
 #: How many times as large as the stage before a stage is: small, for solves are cheap.
 GROWTH = 2
 #: The centre may still move by so many times what it has moved.
@@ -59,6 +67,8 @@ KEEP = 0.12
 BINS, HIGH = 200, 1.25
 #: Distances are measured in float32 if rows are at most so long, and the radius is at least so large.
 LONGEST_FAST, SMALLEST_FAST = 1e15, 1e-12
+#: Rows that a search for outliers looks at: at most so many numbers, but so many rows in any case, and k more.
+FAR_NUMBERS, LEAST_FAR = 1 << 25, 200
 #: Rows may lie outside of the ball of the working set by this share of the radius, after many steps by a share of
 #: epsilon.
 TOLERANCE, SHARE_OF_EPSILON = 1e-12, 0.1
@@ -69,9 +79,10 @@ class BallState:
     """What is known between two scans.
 
     centre (d,): of the smallest ball around the working set, about which the next scan asks; best (d,): the one behind
-    ``upper``. support: the rows and dual weights behind ``lower``. moves (2,): how far the centre moved in the last two
-    stages; drift: how far any centre so far was from the reference of the block bounds. histogram (bins,): of the
-    distances from 0 to ``high``, each at the centre of the stage that read the row.
+    ``upper``. radius: of that ball, from which on rows are of interest. support: the rows and dual weights behind
+    ``lower``; with outliers the rows that ``proof`` names. moves (2,): how far the centre moved in the last two stages;
+    drift: how far any centre so far was from the reference of the block bounds. histogram (bins,): of the distances
+    from 0 to ``high``, each at the centre of the stage that read the row.
     stage: how many of the ``stages`` of the first read are done; in_stages: there was more than one.
     """
 
@@ -90,6 +101,8 @@ class BallState:
     high: float
     stage: int
     stages: int
+    radius: float = 0.0
+    proof: Proof | None = None
     in_stages: bool = False
     warm_started: bool = False
     new_rows: int = 0
@@ -109,18 +122,22 @@ class BallState:
         """Inverse of ``to_arrays``."""
         makers: dict[str, Any] = dict.fromkeys(("working_set", "support"), WorkingSet.from_arrays)
         makers["block_bounds"] = BlockBounds.from_arrays
-        return cls(**state_from_arrays(cls, arrays, makers, STATUSES))
+        if "proof_rows" in arrays:
+            makers["proof"] = Proof.from_arrays
+        return cls(**state_from_arrays(cls, arrays, makers, STATUSES, ("proof",)))
 
 
 @dataclass(frozen=True)
 class EnclosingBall(BaseProblem[BallState, DistanceSummary]):
     """The smallest ball around all rows of weight above 0.
 
-    epsilon in (0, 1). only: the label of the rows that count; None: all do. pool_bytes: memory for the working set.
+    epsilon in (0, 1). only: the label of the rows that count; None: all do. outliers: so many rows may be left out, as
+    ``outlier_counts`` reads it; None: none. pool_bytes: memory for the working set.
     """
 
     epsilon: float
     only: Any = None
+    outliers: int | str | None = None
     pool_bytes: int = 256 << 20
     sample_share: float = SAMPLE_SHARE
     sample_bytes: int = SAMPLE_BYTES
@@ -137,11 +154,25 @@ class EnclosingBall(BaseProblem[BallState, DistanceSummary]):
             raise LabelError(
                 f"{source.name}: expected rows that count, found that all weigh 0; give some a weight above 0"
             )
+        if self.left_out and self._count_rows() <= self.left_out:
+            raise UsageError(f"outliers: expected fewer than the {self._count_rows():,} rows, found {self.outliers!r}")
 
     @cached_property
     def code(self) -> int | None:
         """The label code of the rows that count, None: of all. Raises LabelError for a class that the store lacks."""
         return None if self.only is None else code_of(self.source, self.only)
+
+    @cached_property
+    def left_out(self) -> int:
+        """How many rows may be left out."""
+        return 0 if self.outliers is None else outlier_counts(self.outliers, self._count_rows)[0]
+
+    def _count_rows(self) -> int:
+        source = self.source
+        return sum(
+            int(np.count_nonzero(counts(source.labels(chunk), source.weights(chunk), self.code)))
+            for chunk in range(source.chunks)
+        )
 
     # Sizes
 
@@ -162,7 +193,8 @@ class EnclosingBall(BaseProblem[BallState, DistanceSummary]):
     def sample_chunks(self) -> list[int]:
         """The chunks of the first stage; all chunks of a small store."""
         codes = () if self.code is None else (self.code,)
-        return sample_chunks(self.source, codes, self.sample_share, min(self.sample_bytes, self.pool_bytes))
+        most = max(SMALL_BYTES, int(self.sample_share * self.source.nbytes))
+        return sample_chunks(self.source, codes, self.sample_share, min(most, self.sample_bytes, self.pool_bytes))
 
     @cached_property
     def stages(self) -> Stages:
@@ -221,11 +253,11 @@ class EnclosingBall(BaseProblem[BallState, DistanceSummary]):
 
     def probe(self, state: BallState) -> DistanceProbe:
         """Rows that may be farthest: of the first stage all; of scans after the first read those beyond the radius."""
-        source, radius = self.source, state.lower
+        source, radius = self.source, state.radius
         chunks = np.flatnonzero(~self.skip(state))
         coming = sum(np.ptp(source.span(chunk)) for chunk in chunks[[0, -1]]) / 2 * len(chunks) if len(chunks) else 1
         room = max(1, self.pool_rows - len(state.working_set)) / coming
-        first = not len(state.support)
+        first = not len(state.working_set)
         longest = float(source.scalars().max_norm.max())
         # Rows that a read leaves unproven may differ by less than float32's rounding, as rows on a sphere do.
         coarse = state.reading and not source.sparse and radius > SMALLEST_FAST and longest < LONGEST_FAST
@@ -249,9 +281,9 @@ class EnclosingBall(BaseProblem[BallState, DistanceSummary]):
 
     def skip(self, state: BallState) -> NDArray[np.bool_]:
         """Chunks (c,) that the next scan leaves out: of other stages, and those whose rows are proven to be inside."""
-        enough = self._enough(state.lower)
+        enough = self._enough(state)
         proven = state.block_bounds.screen(self.source, state.centre, enough) <= enough
-        if not len(state.support):
+        if not len(state.working_set):
             proven[:] = False
         if not state.reading:
             return proven
@@ -264,15 +296,15 @@ class EnclosingBall(BaseProblem[BallState, DistanceSummary]):
         in_first_read = state.reading and not state.warm_started
         return self.stages.chunks(state.stage + 1) if in_first_read else super().ahead(state)
 
-    def _enough(self, lower: float) -> float:
-        """The largest upper bound that a lower one certifies."""
-        return float(np.nextafter(lower / (1.0 - self.epsilon), 0.0))
+    def _enough(self, state: BallState) -> float:
+        """The largest upper bound that the lower one certifies; with outliers, where that comes last, the radius."""
+        return state.radius if self.left_out else float(np.nextafter(state.lower / (1.0 - self.epsilon), 0.0))
 
     # Updates
 
     def update(self, state: BallState, summary: DistanceSummary) -> BallState:
         """Bounds, working set and centre after a stage or a scan."""
-        grown = state.working_set.add(summary.sent)
+        grown, first = state.working_set.add(summary.sent), not len(state.working_set)
         state = replace(
             state,
             round=state.round + 1,
@@ -287,7 +319,7 @@ class EnclosingBall(BaseProblem[BallState, DistanceSummary]):
             state = replace(state, stage=state.stage + 1, histogram=histogram, in_stages=in_stages)
         if not len(grown):
             return replace(state, status="stalled") if not state.reading else state
-        if not len(state.support):
+        if first:
             state = self._first_solution(state, summary)
         elif state.new_rows:
             state = self._solve(state)
@@ -304,7 +336,7 @@ class EnclosingBall(BaseProblem[BallState, DistanceSummary]):
         weights = np.zeros(len(working_set))
         weights[::2] = state.working_set.weights
         state = self._solve(replace(state, working_set=working_set.weighted(weights)))
-        state = replace(state, moves=np.repeat(state.moves[1:], 2), high=HIGH * state.lower or 1.0)
+        state = replace(state, moves=np.repeat(state.moves[1:], 2), high=HIGH * state.radius or 1.0)
         bounds = state.block_bounds
         if np.isneginf(summary.upper).all():  # all rows are here: bounds may as well be around the new centre
             distances = self._distances(state)
@@ -313,14 +345,16 @@ class EnclosingBall(BaseProblem[BallState, DistanceSummary]):
         if not state.reading:
             return state
         harm = np.minimum(
-            upper_bounds(working_set.rows, bounds.reference) - (state.lower - FORECAST * state.drift),
-            upper_bounds(working_set.rows, state.centre) - (state.lower - FORECAST * float(state.moves.max())),
+            upper_bounds(working_set.rows, bounds.reference) - (state.radius - FORECAST * state.drift),
+            upper_bounds(working_set.rows, state.centre) - (state.radius - FORECAST * float(state.moves.max())),
         )
         return self._keep_only(state, (harm > 0) | (state.working_set.weights > 0))
 
     def _solve(self, state: BallState) -> BallState:
         """The centre of the smallest ball around the working set, and the lower bound that its weights prove."""
         working_set = state.working_set
+        if self.left_out:
+            return self._solve_trimmed(state)
         found = solve_rows(
             working_set.rows,
             working_set.weights if working_set.weights.any() else None,
@@ -332,15 +366,14 @@ class EnclosingBall(BaseProblem[BallState, DistanceSummary]):
         lower = lower_bound(support.rows, support.weights, found.centre)
         if lower > state.lower or not len(state.support):
             state = replace(state, lower=lower, support=support)
-        move = float(np.linalg.norm(found.centre - state.centre))
-        drift = float(np.linalg.norm(found.centre - state.block_bounds.reference))
-        return replace(
-            state,
-            working_set=working_set,
-            centre=found.centre,
-            moves=np.array([state.moves[1], move]),
-            drift=max(state.drift, drift),
-        )
+        return self._moved(replace(state, working_set=working_set, radius=state.lower), found.centre)
+
+    def _moved(self, state: BallState, centre: Array) -> BallState:
+        """The state with another centre."""
+        move = float(np.linalg.norm(centre - state.centre))
+        drift = float(np.linalg.norm(centre - state.block_bounds.reference))
+        moves = np.array([state.moves[1], move])
+        return replace(state, centre=centre, moves=moves, drift=max(state.drift, drift))
 
     def _distances(self, state: BallState) -> Array:
         """Upper bounds (m,) of the distances of the working set from the centre."""
@@ -363,14 +396,78 @@ class EnclosingBall(BaseProblem[BallState, DistanceSummary]):
 
     def _certify(self, state: BallState) -> BallState:
         """The state with the upper bound of the newest centre: of the working set, and of the chunks of all others."""
-        enough = self._enough(state.lower)
-        chunks = state.block_bounds.screen(self.source, state.centre, enough)
+        if self.left_out:
+            return self._certify_trimmed(state)
+        chunks = state.block_bounds.screen(self.source, state.centre, self._enough(state))
         upper = max(float(chunks.max()), float(self._distances(state).max()))
         if upper < state.upper:
             state = replace(state, upper=upper, best=state.centre)
         return replace(state, status="certified") if proves(state.lower, state.upper, self.epsilon) else state
 
+    # Outliers
+
+    def _far_places(self, state: BallState) -> NDArray[np.intp]:
+        """Places of the rows of the working set that are farthest from the centre, increasing: those to search."""
+        k, d = self.left_out, self.source.features
+        most = max(LEAST_FAR + k, min(NEAR + k, FAR_NUMBERS // d))
+        return np.sort(np.argsort(-self._distances(state), kind="stable")[:most])
+
+    def _solve_trimmed(self, state: BallState) -> BallState:
+        """The centre of the ball around the working set but the k rows that it leaves out."""
+        working_set, far = state.working_set, self._far_places(state)
+        if len(working_set) <= self.left_out:
+            return replace(state, radius=0.0)
+        centre, weights = concentrate(dense(take(working_set.rows, far)), self.left_out, state.centre)
+        every = np.zeros(len(working_set))
+        every[far] = weights
+        state = replace(state, working_set=working_set.weighted(every))
+        return self._moved(replace(state, radius=self._reached(state, centre)), centre)
+
+    def _reached(self, state: BallState, centre: Array) -> float:
+        """The (k + 1)-th largest distance of the working set from a centre, rounded up."""
+        distances = upper_bounds(state.working_set.rows, centre)
+        return float(-np.sort(-distances)[self.left_out]) if len(distances) > self.left_out else 0.0
+
+    def _certify_trimmed(self, state: BallState) -> BallState:
+        """After the first read, once all other chunks are inside: the best ball of the working set, and its proof."""
+        state, inside = self._with_upper_bound(state)
+        if state.reading or not inside or len(state.working_set) <= self.left_out:
+            return state
+        far = self._far_places(state)
+        while True:
+            rows = dense(take(state.working_set.rows, far))
+            found = search_trimmed(rows, self.left_out, self.epsilon, state.centre)
+            radius = self._reached(state, found.centre)
+            if radius <= found.upper * (1.0 + TOLERANCE):
+                break
+            # Rows that were not searched lie outside.
+            outside = np.flatnonzero(upper_bounds(state.working_set.rows, found.centre) > found.upper)
+            far = np.union1d(far, outside)
+        if radius < state.radius:
+            state, inside = self._with_upper_bound(self._moved(replace(state, radius=radius), found.centre))
+            if not inside:
+                return state
+        if found.proof is not None:
+            named, proof = found.proof.about(far)
+            support = state.working_set.take(named)
+            support = support.weighted(np.zeros(len(support)))
+            state = replace(state, lower=found.lower, support=support, proof=proof)
+        ended = proves(state.lower, state.upper, self.epsilon)
+        return replace(state, status="certified" if ended else "stalled")
+
+    def _with_upper_bound(self, state: BallState) -> tuple[BallState, bool]:
+        """The state with the upper bound of its centre, and whether all chunks but the working set are inside."""
+        beyond = float(state.block_bounds.screen(self.source, state.centre, state.radius).max())
+        if max(beyond, state.radius) < state.upper:
+            state = replace(state, upper=max(beyond, state.radius), best=state.centre)
+        return state, beyond <= state.radius
+
     # Results
+
+    def outlier_ids(self, state: BallState) -> NDArray[np.int64]:
+        """Ids of the rows outside of the best ball, increasing: those of the working set, if all others are inside."""
+        outside = upper_bounds(state.working_set.rows, state.best) > state.upper
+        return np.sort(state.working_set.ids[outside])
 
     def round_of(self, state: BallState) -> Round:
         """The report of a round."""
@@ -414,6 +511,8 @@ class EnclosingBall(BaseProblem[BallState, DistanceSummary]):
 
     def warm_start(self, arrays: Mapping[str, Any], difference: Difference) -> BallState:
         """See ``WarmStarts``."""
+        if self.left_out:
+            raise CannotWarmStart("with outliers the search begins anew")
         check_scale(self.source)
         old = BallState.from_arrays(arrays)
         before = counts(difference.codes_before, difference.weights_before, self.code)
@@ -443,7 +542,7 @@ class EnclosingBall(BaseProblem[BallState, DistanceSummary]):
             total = working_set.weights.sum()
             weights = working_set.weights / total if total > 0 else np.zeros(len(working_set))
             nothing = working_set.take(np.arange(0))
-            state = replace(state, working_set=working_set.weighted(weights), lower=0.0, support=nothing)
+            state = replace(state, working_set=working_set.weighted(weights), lower=0.0, radius=0.0, support=nothing)
             state = self._solve(state)
         return self._certify(state)
 

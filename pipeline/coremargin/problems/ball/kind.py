@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta
 
+from coremargin.formats.outlier_counts import outlier_counts
 from coremargin.problems.common import messages
 from coremargin.problems.common.one_model import OneModel
 from coremargin.problems.common.result import STOPPED
 from coremargin.problems.job import TrainJob
+from coremargin.problems.outliers.kind import parse_outliers
 from coremargin.report.numbers import NO_BREAK, percent_up, plain_bounds, relative_gap
 
 if TYPE_CHECKING:
@@ -27,7 +29,8 @@ if TYPE_CHECKING:
 class BallJob(TrainJob, frozen=True, kw_only=True):
     """The smallest ball around all rows, labelled or not, or around the rows of one class.
 
-    epsilon: the share of the radius by which the ball may be larger than the smallest one.
+    epsilon: the share of the radius by which the ball may be larger than the smallest one. outliers: how many rows may
+    lie outside: a number, or a share of the rows that count. A search proves that no other rows are better to exclude.
     """
 
     HYPERPLANES: ClassVar[bool] = False
@@ -42,11 +45,24 @@ class BallJob(TrainJob, frozen=True, kw_only=True):
         str | int | float | bool | None,
         Meta(description="With --one-class: enclose the rows with this label only.", extra={"metavar": "LABEL"}),
     ] = None
+    outliers: Annotated[
+        int | str | None,
+        Meta(description="Rows to exclude as outliers: 10, or 1%.", extra={"metavar": "K", "text": parse_outliers}),
+    ] = None
+
+    def __post_init__(self) -> None:
+        """Refuse several numbers of outliers. Raises ValueError."""
+        super().__post_init__()
+        if self.outliers is not None and len(outlier_counts(self.outliers)) > 1:
+            raise ValueError(
+                f"outliers: expected one number, found {self.outliers!r}: a ball leaves out one number of rows"
+            )
 
     def parameters(self) -> dict[str, Any]:
         """Adds the shape and the class."""
-        only = {} if self.only is None else {"only": self.only}
-        return {**super().parameters(), "one_class": self.one_class, **only}
+        only = {} if self.only is None else {"only": str(self.only)}  # as text, which a resumed command line has
+        outliers = {} if self.outliers is None else {"outliers": self.outliers}
+        return {**super().parameters(), "one_class": self.one_class, **only, **outliers}
 
 
 @dataclass(frozen=True)
@@ -114,7 +130,7 @@ class BallKind(OneModel[BallJob, "EnclosingBall", "BallModel"]):
         """The problem on these rows."""
         from coremargin.problems.ball.enclosing_ball import EnclosingBall
 
-        return EnclosingBall(source, job.epsilon, job.only, job.memory_bytes, job.sample)
+        return EnclosingBall(source, job.epsilon, job.only, job.outliers, job.memory_bytes, job.sample)
 
     def model(self, job: BallJob, problem: EnclosingBall, state: BallState) -> BallModel:
         """The model of a state."""
@@ -128,7 +144,7 @@ class BallKind(OneModel[BallJob, "EnclosingBall", "BallModel"]):
             Radius(
                 status="stopped" if state.status in STOPPED else state.status,
                 reason="",
-                lower=state.lower if len(support) else None,
+                lower=state.lower if len(support) or state.status == "certified" else None,
                 upper=state.upper,
             ),
             source,
@@ -138,13 +154,15 @@ class BallKind(OneModel[BallJob, "EnclosingBall", "BallModel"]):
         record = record_of(source, None, found, self.name, job.parameters(), len(support), **only)
         if found.lower == found.upper:  # a ratio of zeros, too, if all rows are equal
             record["certificate"]["ratio"] = 1.0
+        transform, proof = transform_arrays(source), {} if state.proof is None else state.proof.to_arrays("proof")
         return BallModel(
             record,
             centre=state.best,
             alpha=support.weights,
             coreset_ids=support.ids,
             coreset_x=as_kept(source, support.ids, support.rows),
-            **transform_arrays(source),
+            outlier_ids=None if job.outliers is None else problem.outlier_ids(state),
+            **transform | {"extra": {**proof, **transform["extra"]}},
         )
 
     def claims(self, model: BallModel) -> RadiusClaims:
@@ -176,7 +194,8 @@ class BallKind(OneModel[BallJob, "EnclosingBall", "BallModel"]):
 
 def rows_of(model: Any) -> str:
     """Which rows a ball is about, for people."""
-    return f"all {model.rows:,} rows" if model.only is None else f"all rows of class {model.only!r}"
+    whose = f"all {model.rows:,} rows" if model.only is None else f"all rows of class {model.only!r}"
+    return whose if model.outlier_ids is None else f"{whose} but {len(model.outlier_ids):,}"
 
 
 KIND = BallKind()

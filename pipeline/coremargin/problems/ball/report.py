@@ -33,14 +33,18 @@ def page_of(folder: Path, name: str) -> str:
     """The page of a model's folder. Raises DataError if it does not hold a readable model."""
     model, run, records = page.read_folder(folder, FILE)
     with open_arrays(folder) as arrays:
-        support = {name: arrays[name] for name in ("centre", "alpha", "coreset_ids")}
+        names = ("centre", "alpha", "coreset_ids", "outliers_ids")
+        support = {name: arrays[name] for name in names if name in arrays}
         return render(model, run, records, support, rows_of_proof(model, arrays), name=name)
 
 
 def render(
     model: Json, run: Json, records: Sequence[Json], support: Mapping[str, Any], rows: Rows, *, name: str = "MODEL"
 ) -> str:
-    """The page as text. support: centre (d,), alpha and coreset_ids (m,); rows (m, d): those of the coreset."""
+    """The page as text.
+
+    support: centre (d,), alpha and coreset_ids (m,), with outliers outliers_ids (k,); rows (m, d) of the coreset.
+    """
     claims = pages.claims_of(model, name)
     counted = rounds.counted
     columns = (
@@ -61,6 +65,8 @@ def render(
     view |= claims.view() | {
         "charts": drawn,
         "only": model.get("only"),
+        "outliers": support["outliers_ids"].tolist() if "outliers_ids" in support else None,
+        "shown": CORESET_SHOWN,
         "bins": [{"low": low, "high": high, "rows": number} for low, high, number in bins],
         "seen": sum(number for _, _, number in bins),
         "support": support_rows(support, rows),

@@ -214,8 +214,12 @@ class EnclosingEllipsoid(BaseProblem[EllipsoidState, LevelSummary]):
 
     def start(self) -> EllipsoidState:
         """The state without any row. Raises BadRow for rows whose squares overflow."""
+        check_scale(self.source)
+        return self.unsolved()
+
+    def unsolved(self) -> EllipsoidState:
+        """No row is known, and there is no frame."""
         source, d = self.source, self.source.features
-        check_scale(source)
         nowhere, none = Ellipsoid(np.zeros(0), np.zeros((0, 0))), np.zeros(0)
         empty = WorkingSet.nothing(d, source.dtype, sparse=source.sparse)
         return EllipsoidState(
@@ -289,7 +293,7 @@ class EnclosingEllipsoid(BaseProblem[EllipsoidState, LevelSummary]):
     def _enough(self, state: EllipsoidState) -> float:
         """The largest level in the present ellipsoid that the lower bound certifies; -inf if none does."""
         at_zero, at_one = (volume_radius(state.ellipsoid, state.frame, level) for level in (0.0, 1.0))
-        largest = state.lower * (1.0 - self.epsilon) ** (-1.0 / state.frame.rank)
+        largest = state.lower * float((1.0 - self.epsilon) ** (-1.0 / state.frame.rank))
         return (largest - at_zero) / (at_one - at_zero) * (1.0 - 1e-14)
 
     # Updates

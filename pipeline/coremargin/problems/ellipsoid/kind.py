@@ -52,7 +52,7 @@ class EllipsoidJob(TrainJob, frozen=True, kw_only=True):
 
     def parameters(self) -> dict[str, Any]:
         """Adds the shape and the class."""
-        only = {} if self.only is None else {"only": self.only}
+        only = {} if self.only is None else {"only": str(self.only)}  # as text, which a resumed command line has
         return {**super().parameters(), "one_class": self.one_class, **only}
 
 
@@ -133,7 +133,8 @@ class EllipsoidKind(OneModel["EllipsoidJob", "EnclosingEllipsoid", "EllipsoidMod
         certificate = record["certificate"]
         if certificate["ratio"] is not None:
             certificate["ratio"] = ratio(state.lower, state.upper) ** frame.rank
-        best, span = unit_ball(d), {}  # of a run that ended before anything was solved, which claims nothing
+        span: dict[str, Any] = {}
+        best = unit_ball(d)  # of a run that ended before anything was solved, which claims nothing
         if frame.rank:
             best = state.best.of_frame(frame)
         if frame.rank and frame.rank < frame.features:
