@@ -70,8 +70,9 @@ STATUSES = ("running", "certified", "stalled")
 GROWTH = 2
 #: The ellipsoid may still move by so many times what it has moved; what levels in the frame may still gain.
 FORECAST, FRAME_FORECAST = 1.2, 0.97
-#: Share of a chunk's rows that it may send.
-KEEP = 0.12
+#: Share of a chunk's rows that it may send. Rows of the sample stay from this share of what is sent on: the forecast
+#: is poorest there, and of 1e6 x 20 normal rows chunks of the sample would be read again.
+KEEP, SAMPLE_KEPT = 0.12, 0.85
 #: Bins of the histogram of levels, and its upper end in levels.
 BINS, HIGH = 200, 1.25
 #: A solve ends when squared levels exceed the best by this share of epsilon, or by this share; stages are solved to
@@ -386,7 +387,7 @@ class EnclosingEllipsoid(BaseProblem[EllipsoidState, LevelSummary]):
         probe = self.probe(state)
         in_frame = np.sqrt(np.einsum("ij,ij->i", z, z))
         harm = np.minimum(in_frame / probe.cut_reference, state.ellipsoid.levels(z) / probe.cut_centre)
-        return self._keep_only(state, (harm > 1.0) | (state.working_set.weights > 0))
+        return self._keep_only(state, (harm > SAMPLE_KEPT) | (state.working_set.weights > 0))
 
     def _solve(self, state: EllipsoidState) -> EllipsoidState:
         """The least ellipsoid around the working set, and the lower bound that its weights prove."""
