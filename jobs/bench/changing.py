@@ -1,6 +1,6 @@
-"""A store that changes at random, night after night: rows come and go, labels and weights are corrected.
+"""A store that changes at random, update after update: rows come and go, labels and weights are corrected.
 
-Some of the rows that go, or are corrected, are those that the last model rests on. Now and then all rows of a night are
+Some of the rows that go, or are corrected, are those that the last model rests on. Sometimes all rows of an update are
 expired, and once the store is compacted. What happens is drawn from a seed; with a loss a share of the labels is wrong,
 without one the classes stay apart, and labels are withdrawn and given back.
 """
@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from coremargin.data.amend import remove_rows, set_weights, write_labels
 from coremargin.data.compact import compact
 from coremargin.data.expire import expire
-from coremargin.data.relabel import write_labels
-from coremargin.data.reweigh import remove_rows, set_weights
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 
@@ -25,13 +24,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MARGIN = 0.5
-#: How likely a night brings each; rows of a model that go or are corrected, at most.
+#: How likely an update brings each; rows of a model that go or are corrected, at most.
 APPENDS, REMOVES, CORRECTS, WEIGHS, OF_MODEL, MODEL_ROWS = 0.9, 0.5, 0.5, 0.3, 0.3, 3
-#: Old rows that one of these is about at most, as a share of a night's new ones.
+#: Old rows that one of these is about at most, as a share of an update's new ones.
 CHANGED = 0.1
-#: The oldest rows that are left go every so many nights.
+#: The oldest rows that are left go every so many updates.
 EXPIRES_EVERY = 50
-#: By how much of their margin new rows come closer in one night of so many.
+#: By how much of their margin new rows come closer in one update of so many.
 CLOSER, CLOSER_EVERY = 0.01, 10
 #: Commits that brought the first rows.
 COMMITS = 20
@@ -39,13 +38,13 @@ COMMITS = 20
 
 @dataclass
 class Changing:
-    """path: of the store; wrong: share of the labels that are wrong; a_night: rows that come in one, on the mean."""
+    """path: of the store; wrong: share of the labels that are wrong; an_update: rows that come in one, on the mean."""
 
     path: Path
     features: int
     chunk_rows: int
     rows: int
-    a_night: int
+    an_update: int
     wrong: float = 0.0
     seed: int = 0
     happened: Counter[str] = field(default_factory=Counter)
@@ -67,16 +66,16 @@ class Changing:
         X = self._rng.standard_normal((rows, self.features), dtype=np.float32)
         y = np.where(X @ self._plane >= 0, 1, -1)
         X += ((self._margin * y)[:, None] * self._plane).astype(np.float32)
-        writer.write(X, np.where(self._rng.random(rows) < self.wrong, -y, y), origin="nights")
+        writer.write(X, np.where(self._rng.random(rows) < self.wrong, -y, y), origin="updates")
 
-    def night(self, number: int, of_model: Sequence[int]) -> None:
-        """What happens in one night; of_model: ids of rows that the last model rests on."""
+    def update(self, number: int, of_model: Sequence[int]) -> None:
+        """What happens in one update; of_model: ids of rows that the last model rests on."""
         rng, likely = self._rng, self._rng.random(4)
         if number % CLOSER_EVERY == 0:
             self._margin *= 1 - CLOSER
         if likely[0] < APPENDS:
             with StoreWriter.append(self.path) as writer:
-                self._write(writer, int(rng.integers(1, 2 * self.a_night)))
+                self._write(writer, int(rng.integers(1, 2 * self.an_update)))
             self.happened["appended"] += 1
         if likely[1] < REMOVES:
             self._remove(self._some(of_model))
@@ -90,7 +89,7 @@ class Changing:
     def _some(self, of_model: Sequence[int]) -> np.ndarray:
         """Rows that count, some of them of the model."""
         rng, store = self._rng, Store.open(self.path)
-        some = rng.integers(store.rows, size=int(rng.integers(1, max(2, int(2 * CHANGED * self.a_night)))))
+        some = rng.integers(store.rows, size=int(rng.integers(1, max(2, int(2 * CHANGED * self.an_update)))))
         if rng.random() < OF_MODEL and len(of_model):
             some = np.append(some, rng.choice(of_model, min(len(of_model), MODEL_ROWS), replace=False))
             self.happened["changes of the model's rows"] += 1
@@ -104,7 +103,7 @@ class Changing:
             self.happened["taken out"] += 1
 
     def _correct(self, ids: np.ndarray) -> None:
-        """With a loss the other label; without one labels are withdrawn, and those of earlier nights given back."""
+        """With a loss the other label; without one labels are withdrawn, and those of earlier updates given back."""
         store = Store.open(self.path)
         codes = store.rows_at(ids)[1].tolist()
         labels = [store.classes[code] for code in codes]

@@ -28,15 +28,15 @@ from against_soft_peers import against_soft_peers
 from batches import batches
 from few_labels import few_labels
 from kernel_machines import kernel_machines
-from kinds_of_nights import kinds_of_nights
+from kinds_of_updates import kinds_of_updates
 from large import large
-from many_nights import many_nights
-from nights import nights
+from many_updates import many_updates
 from outlier_search import outlier_search
 from scale import sizes, workers
 from stores import Settings
 from strategies import strategies
 from table import Group, as_json, as_markdown, as_text
+from updates import updates
 
 from tables import tables
 
@@ -52,10 +52,10 @@ PARTS: dict[str, tuple[str, Callable[[Settings], Iterable[Group]]]] = {
     "i": ("few labels: a campaign, against random labels", few_labels),
     "j": ("stores of terabytes: what the driver needs", large),
     "k": ("tables of mixed columns: into a store", tables),
-    "l": ("nights of new rows: retraining", nights),
-    "m": ("two hundred nights of random changes: retraining", many_nights),
+    "l": ("updates of new rows: retraining", updates),
+    "m": ("two hundred updates of random changes: retraining", many_updates),
     "n": ("batches of hashed text: partial_fit, against SGDClassifier", batches),
-    "o": ("nights of new rows: retraining several kinds of models", kinds_of_nights),
+    "o": ("updates of new rows: retraining several kinds of models", kinds_of_updates),
     "p": ("machines with kernels, from disk, against LIBSVM", kernel_machines),
 }
 REPOSITORY = Path(__file__).resolve().parents[2]

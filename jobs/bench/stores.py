@@ -55,7 +55,7 @@ class Settings:
     taxi_rows: int = 10_000_000  #: of the table of mixed columns
     hashed: int = 1 << 18  #: features that texts are hashed into
     texts: int = 0  #: generated ones instead of real ones
-    large_rows: int = 0  #: of the store that has few new rows a night, 0: none is made
+    large_rows: int = 0  #: of the store that has few new rows per update, 0: none is made
     large_features: int = 50  #: of the same
 
     def synthetic(self, rows: int, features: int, name: str, noise: float = 0.0) -> Path:

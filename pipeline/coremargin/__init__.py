@@ -24,11 +24,10 @@ from coremargin.verify import verify
 from coremargin.version import version
 
 if TYPE_CHECKING:
+    from coremargin.data.amend import remove_rows, set_weights, write_labels
     from coremargin.data.compact import compact
     from coremargin.data.expire import expire
     from coremargin.data.ingest import ingest
-    from coremargin.data.relabel import write_labels
-    from coremargin.data.reweigh import remove_rows, set_weights
     from coremargin.data.store import Store
     from coremargin.errors import CoremarginError
     from coremargin.learn.api import retrain, train
@@ -47,11 +46,11 @@ _MODULES = {
     "expire": "data.expire",
     "ingest": "data.ingest",
     "load": "models.registry",
-    "remove_rows": "data.reweigh",
+    "remove_rows": "data.amend",
     "retrain": "learn.api",
-    "set_weights": "data.reweigh",
+    "set_weights": "data.amend",
     "train": "learn.api",
-    "write_labels": "data.relabel",
+    "write_labels": "data.amend",
 }
 
 __all__ = [

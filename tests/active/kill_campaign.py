@@ -1,10 +1,10 @@
 """Run campaigns and kill them at moments drawn by lot; go on, and compare with one that nobody killed.
 
 Usage: kill_campaign.py FOLDER MOMENTS SEED KIND, of "two" or "three" classes, or "noisy", with a loss and rows that
-nobody can label, or "mapped", with landmarks of scaled rows that no hyperplane tells apart. A process dies by SIGKILL
-after some milliseconds, before some step of the file system, or in the middle of a line of its log, that of growth too:
-rows are appended to its store after the fifth answer, and once more when it is certified. Prints how many were killed,
-how many answers their campaigns had, how many lines were cut in half, and how many of these were of growth.
+no annotator can label, or "mapped", with landmarks of scaled rows that no hyperplane tells apart. A process dies by
+SIGKILL after some milliseconds, before some step of the file system, or in the middle of a line of its log, that of
+growth too: rows are appended to its store after the fifth answer, and once more when it is certified. Prints how many
+were killed, how many answers their campaigns had, and how many lines were cut in half, in all and of growth.
 """
 
 from __future__ import annotations

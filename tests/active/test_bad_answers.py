@@ -412,7 +412,7 @@ def test_a_state_that_is_damaged_is_made_again(campaign: Campaign) -> None:
 
 def test_campaigns_that_cannot_begin(tmp_path: Path, store: Path, campaign: Campaign) -> None:
     """A place that is taken, a share beyond its range, one class twice: refused, and nothing is left behind."""
-    with pytest.raises(UsageError, match="a campaign is there already; go on with it"):
+    with pytest.raises(UsageError, match="a campaign is there already; continue it"):
         Campaign.create(campaign.path, store)
     (tmp_path / "file").write_text("mine")
     with pytest.raises(UsageError, match="something is there already"):

@@ -34,7 +34,7 @@ def store(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def earlier(tmp_path: Path, store: Path) -> Campaign:
-    """A campaign with eight answers, one of them corrected, one taken back, and a row that nobody could label."""
+    """A campaign with eight answers, one of them corrected, one taken back, and a row that no annotator could label."""
     begun = Campaign.create(tmp_path / "old", store, classes=CLASSES)
     rows = [one.row for one in begun.ask(9)]
     begun.tell(rows[:8], [LABELS[row] for row in rows[:8]])
@@ -50,8 +50,8 @@ def facts_of(campaign: Campaign) -> dict[str, Any]:
 
 
 def test_answers_of_another_campaign(tmp_path: Path, store: Path, earlier: Campaign) -> None:
-    """Those that hold are examples, as they were corrected, and rows that nobody could label, or whose answers were
-    taken back, are none to ask about; a store that has grown since has the same rows in the same places.
+    """Those that hold are examples, as they were corrected, and rows that no annotator could label, or whose answers
+    were taken back, are none to ask about; a store that has grown since has the same rows in the same places.
     """
     with StoreWriter.append(store) as writer:
         writer.write(X[:50], None, origin="more")

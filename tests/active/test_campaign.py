@@ -436,7 +436,7 @@ def test_status_of_a_lost_state_reads_no_row(
 
 def test_a_lost_state_changes_nothing_about_what_is_open(campaign: Campaign) -> None:
     """Which rows are put off, unsure and awaited is told from the log as from the state: neither an answer that was
-    taken back nor a row that nobody can label is put off, and draws of an attempt that is over are not awaited.
+    taken back nor a row that no annotator can label is put off, and draws of an attempt that is over are not awaited.
     """
     campaign.run(know, most=10)
     drawn_rows = drawing(campaign)
@@ -673,7 +673,7 @@ def interrupted(campaign: Campaign, after: int) -> int:
             raise KeyboardInterrupt
 
     campaign._state._callbacks = Callbacks(on_block=block)
-    with pytest.raises(Interrupted, match="what was read is kept: go on with the same command"):
+    with pytest.raises(Interrupted, match="what was read is stored: run the same command again to continue"):
         campaign.run(know)
     return done
 

@@ -37,7 +37,7 @@ def false_sides(learner: ActiveLearner, X: np.ndarray, labels: np.ndarray) -> tu
         assert (learner.status, model.answers) == ("certified", len(X)), "nothing is left to claim anything of"
         return False, False
     given, inside = model.predict(X), np.ones(len(X), bool)
-    inside[model.extra["answered_ids"]] = False
+    inside[model.numbers["answered_ids"]] = False
     below = above = False
     for part in shown.get("strata") or [shown]:
         mine = inside & (given == part["label"]) if "label" in part else inside

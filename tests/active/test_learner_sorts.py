@@ -1,4 +1,4 @@
-"""Learning from arrays of several classes, with a loss, by class, and with rows that nobody can label.
+"""Learning from arrays of several classes, with a loss, by class, and with rows that no annotator can label.
 
 What is claimed is computed again from the labels that only the test knows, by NumPy, SciPy and scikit-learn.
 """
@@ -38,7 +38,7 @@ def digits() -> tuple[np.ndarray, list[int]]:
 
 
 def played(learner: ActiveLearner, labels: Sequence[Any], nobody: Collection[int] = (), batch: int = 1) -> list[int]:
-    """Rows in the order that they were asked about, to the end; nobody can label some."""
+    """Rows in the order that they were asked about, to the end; no annotator can label some."""
     rows: list[int] = []
     while len(ids := learner.query(batch)[0]):
         known = [row for row in ids.tolist() if row not in nobody]
@@ -82,7 +82,7 @@ def check_margins(learner: ActiveLearner, X: np.ndarray, labels: Sequence[Any]) 
     """Each plane has the margin that it claims on all rows; none has more than the upper bound on the rows answered."""
     model = learner.model
     several = len(model.classes) > 2
-    places = model.extra["answered_ids"]
+    places = model.numbers["answered_ids"]
     members = model.record["members"] if several else [model.record["certificate"]]
     for k, one in enumerate(members):
         signs = np.where(np.array(labels) == model.classes[k if several else 1], 1, -1)
@@ -128,7 +128,7 @@ def check_values(learner: ActiveLearner, X: np.ndarray, labels: Sequence[Any], l
     """Upper is the value over the rows answered; lower is no more than what scikit-learn finds, and they are near."""
     model = learner.model
     several = len(model.classes) > 2
-    ids = model.extra["answered_ids"]
+    ids = model.numbers["answered_ids"]
     members = model.record["members"] if several else [model.record["certificate"]]
     for k, one in enumerate(members):
         signs = np.where(np.array(labels)[ids] == model.classes[k if several else 1], 1, -1)
@@ -148,9 +148,9 @@ def check_draws(learner: ActiveLearner, X: np.ndarray, labels: Sequence[Any], co
     model, shown = learner.model, learner.evidence
     assert shown is not None
     truth, given = np.array(labels), model.predict(X)
-    drawn = model.extra["draws_ids"]
+    drawn = model.numbers["draws_ids"]
     out = np.zeros(len(X), bool)
-    out[model.extra["answered_ids"]] = out[model.unsure_ids] = True
+    out[model.numbers["answered_ids"]] = out[model.unsure_ids] = True
     parts = shown.get("strata") or [shown | {"label": None}]
     delta = share_of(1 - confidence, shown["attempt"]) / len(parts) / (2 if "loss" in model.parameters else 1)
     for part in parts:
@@ -246,9 +246,9 @@ def test_rows_that_nobody_can_label(asked: dict[str, Any]) -> None:
     assert shown is not None
     assert model.unsure_ids.tolist() == sorted(nobody & set(rows)) != []
     assert model.record["unsure"] == len(model.unsure_ids)
-    answered = model.extra["answered_ids"]
+    answered = model.numbers["answered_ids"]
     assert shown["population"] == 600 - len(answered) - len(model.unsure_ids)
-    assert not nobody & {*answered.tolist(), *model.extra["draws_ids"].tolist()}
+    assert not nobody & {*answered.tolist(), *model.numbers["draws_ids"].tolist()}
     check_draws(learner, X, labels, 0.9)
     if "loss" not in asked:
         check_margins_of(learner, X, labels)
@@ -257,7 +257,7 @@ def test_rows_that_nobody_can_label(asked: dict[str, Any]) -> None:
 
 
 def test_rows_that_are_labelled_after_all() -> None:
-    """A row that nobody could label counts again as soon as somebody can: while it asks, and when all is proven,
+    """A row that no annotator could label counts again as soon as somebody can: while it asks, and when all is proven,
     which is proven anew then.
     """
     X, labels = three_classes()
@@ -266,19 +266,19 @@ def test_rows_that_are_labelled_after_all() -> None:
     learner.unsure([*some, 500])
     learner.teach(some, list("abc"))
     assert learner.model.unsure_ids.tolist() == [500]
-    assert learner.model.extra["answered_ids"].tolist() == sorted(some)
+    assert learner.model.numbers["answered_ids"].tolist() == sorted(some)
     played(learner, labels, {row for row in range(600) if row % 10 == 5})
     assert 500 in learner.model.unsure_ids
     learner.teach([500], [labels[500]])
     assert learner.status == "running"
     played(learner, labels, {row for row in range(600) if row % 10 == 5 and row != 500})
     assert learner.status == "certified"
-    assert 500 in learner.model.extra["answered_ids"]
+    assert 500 in learner.model.numbers["answered_ids"]
     assert 500 not in learner.model.unsure_ids
 
 
 def check_margins_of(learner: ActiveLearner, X: np.ndarray, labels: Sequence[Any]) -> None:
-    """Each plane has the margin that it claims on all rows but those that nobody can label."""
+    """Each plane has the margin that it claims on all rows but those that no annotator can label."""
     inside = np.setdiff1d(np.arange(len(X)), learner.model.unsure_ids)
     for k, one in enumerate(learner.model.record["members"]):
         signs = np.where(np.array(labels)[inside] == learner.classes[k], 1, -1)

@@ -14,10 +14,10 @@ import pytest
 from campaign_kit import CLASSES, forgotten, rings, same_state, three_classes, unlabelled
 from coremargin.active import ActiveLearner, Campaign, StreamLearner
 from coremargin.data.folder import write_arrays
-from coremargin.data.map_fit import fitted
 from coremargin.data.mapped import map_of
 from coremargin.data.scaled import scaled
 from coremargin.data.store import Store
+from coremargin.data.transformed import fitted
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import ClaimRefuted, DataError, SpecError, UsageError
 from coremargin.formats.campaign import FILE, MAP

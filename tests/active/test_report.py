@@ -12,7 +12,7 @@ import pytest
 
 from campaign_kit import CLASSES, rows_and_labels, three_classes, unlabelled
 from coremargin.active import Campaign
-from coremargin.active.report import _papers
+from coremargin.active.report import _published_bounds
 from coremargin.errors import UsageError
 from coremargin.models.registry import load
 from coremargin.report.nearness import expected_least, least_so_far
@@ -74,7 +74,7 @@ def test_published_bounds_stand_where_they_hold(method: str, tmp_path: Path) -> 
     store = unlabelled(tmp_path / "rows.zarr", X)
     campaign = Campaign.create(tmp_path / "c", store, classes=CLASSES, method=method, error=0.3, confidence=0.8)
     campaign.run(lambda rows: {row: LABELS[row] for row in rows})
-    said = {one["source"][-13:]: one for one in _papers(campaign._state)}
+    said = {one["source"][-13:]: one for one in _published_bounds(campaign._state)}
     assert ("Corollary 3.2" in said) == (method not in ("random", "slab"))
     assert ("s 4.1 and 4.2" in said) == (method != "random")
     model, lines = load(campaign.path / "model"), campaign._state.log.lines

@@ -1,4 +1,4 @@
-"""Campaigns of three classes, with a loss, by class, and with rows that nobody can label."""
+"""Campaigns of three classes, with a loss, by class, and with rows that no annotator can label."""
 
 from __future__ import annotations
 
@@ -247,7 +247,7 @@ def test_a_label_comes_late_for_a_row_that_nobody_could_tell(tmp_path: Path, two
     campaign.tell([first], [LABELS[first]])
     status = campaign.run(oracle(LABELS))
     assert (status["status"], status["unsure_rows"], status["attempt"]) == ("certified", [], before + 1)
-    assert first in campaign.model.extra["answered_ids"]
+    assert first in campaign.model.numbers["answered_ids"]
     assert verify(campaign.path, two).ok
 
 
@@ -295,7 +295,7 @@ def test_a_class_that_no_row_has_ends_with_a_loss(tmp_path: Path, three: Path) -
 @pytest.mark.slow
 def test_rows_set_aside_after_the_draws_void_them(tmp_path: Path, two: Path) -> None:
     """What is set aside when draws are known could be chosen by them: the attempt is spent, and a new one draws from
-    what is left; so it is for a certified campaign. A draw that nobody can label has the next one in its place.
+    what is left; so it is for a certified campaign. A draw that no annotator can label has the next one in its place.
     """
     campaign = Campaign.create(tmp_path / "c", two, classes=CLASSES, loss="hinge", C=0.05, error=0.3, trial=40)
     assert campaign.run(oracle(NOISY), batch=5)["status"] == "certified"
@@ -323,7 +323,7 @@ def test_rows_set_aside_after_the_draws_void_them(tmp_path: Path, two: Path) -> 
 
 
 def test_rows_that_are_taken_back_are_asked_about_and_never_drawn(tmp_path: Path, two: Path) -> None:
-    """The last one first, before any other; meanwhile they are set aside like those that nobody can label."""
+    """The last one first, before any other; meanwhile they are set aside like those that no annotator can label."""
     campaign = Campaign.create(tmp_path / "c", two, classes=CLASSES, error=0.05)
     order = list(drawn(Store.open(two).digest, 0, 1, len(LABELS)))[:12]
     campaign.tell(order, [LABELS[row] for row in order], examples=True)

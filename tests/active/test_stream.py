@@ -270,7 +270,7 @@ def test_what_is_left_can_be_verified(tmp_path: Path, kind: str) -> None:
     assert [trial.classes[code] for code in codes] == plane.labels(plain).tolist()
     said = (tmp_path / "left" / "claim.txt").read_text()
     assert said == learner.claim
-    assert "nobody can check that" in said
+    assert "neither this nor these numbers can be checked" in said
     with pytest.raises(UsageError):
         learner.save(tmp_path / "left")
     assert load(tmp_path / "left" / "model").w.tobytes() == learner.model.w.tobytes()
@@ -304,7 +304,7 @@ def test_rows_that_nobody_can_label() -> None:
     assert learner.learn(plane.batches(20), oracle) == "certified"
     assert learner.unsure == sum(row[0] > 1 for row in seen) > 0
     assert learner.labels_asked == len(seen) - learner.unsure
-    assert f"{learner.unsure:,} that nobody could label" in learner.claim
+    assert f"{learner.unsure:,} that no annotator could label" in learner.claim
 
 
 def test_labels_that_contradict_each_other(tmp_path: Path) -> None:

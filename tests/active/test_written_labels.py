@@ -15,9 +15,9 @@ from filelock import FileLock
 from campaign_kit import CLASSES, rows_and_labels, same_state, unlabelled
 from coremargin.active import Campaign
 from coremargin.cli import main
+from coremargin.data.amend import write_labels
 from coremargin.data.check import check_store
 from coremargin.data.place import Place
-from coremargin.data.relabel import write_labels
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import Busy, LabelError, OutputError, StoreError

@@ -508,7 +508,7 @@ def test_a_row_that_somebody_else_answers_meanwhile(
     from coremargin.active import Campaign
     from coremargin.cli import terminal
 
-    out, before, told = tmp_path / "c", terminal._key, list[int]()
+    out, before, told = tmp_path / "c", terminal._read_key, list[int]()
     run_cli("active", "start", pool[0].path, "--out", out, "--classes", "ham,spam")
 
     def meanwhile(classes: list[Any]) -> Any:
@@ -519,11 +519,11 @@ def test_a_row_that_somebody_else_answers_meanwhile(
                 other.tell(told, ["spam"], who="anna")
         return before(classes)
 
-    monkeypatch.setattr(terminal, "_key", meanwhile)
+    monkeypatch.setattr(terminal, "_read_key", meanwhile)
     said = pressed(out, f"{key}1q")
     lines = [(line["row"], line["label"], line["who"]) for line in lines_of(out)]
     assert lines[0] == (told[0], "spam", "anna")
-    assert (f"row {told[0]:,} was answered meanwhile: 'spam', which stays" in said) == (key != "2")
+    assert (f"row {told[0]:,} was answered meanwhile: 'spam' is kept" in said) == (key != "2")
     if key == "u":  # nothing of eva's is there to take back: the key after it answers the same row
         assert lines[1:] == []
     else:
@@ -545,7 +545,7 @@ def test_labelling_waits_for_others(
 
     monkeypatch.setattr(log, "PATIENCE_S", 0.1)
     others = Locked((out / "answers.jsonl").resolve(), "this campaign")
-    key, wait = terminal._key, terminal.print_lines
+    key, wait = terminal._read_key, terminal.print_lines
 
     def taken(classes: list[Any]) -> str:
         others.__enter__()
@@ -556,7 +556,7 @@ def test_labelling_waits_for_others(
         if "another process works" in lines[0]:
             others.__exit__(None, None, None)
 
-    monkeypatch.setattr(terminal, "_key", taken)
+    monkeypatch.setattr(terminal, "_read_key", taken)
     monkeypatch.setattr(terminal, "print_lines", freed)
     said = pressed(out, "12")
     assert said.count("another process works on the campaign, and may be reading the store: waiting for it") == 3
@@ -617,8 +617,8 @@ def test_options_of_a_campaign_are_those_of_its_job(tmp_path: Path, pool: tuple[
 
 @pytest.mark.slow
 def test_rows_that_nobody_can_tell_are_named(tmp_path: Path, pool: tuple[Store, Path], run_cli: Cli) -> None:
-    """Draws that nobody could label are named, others take their places, and the campaign is certified without them;
-    what is claimed says so in the status, in the model and on its page. A label for one of them is taken.
+    """Draws that no annotator could label are named, others take their places, and the campaign is certified without
+    them; what is claimed says so in the status, in the model and on its page. A label for one of them is taken.
     """
     out, asked = tmp_path / "c", tmp_path / "q.csv"
     run_cli("active", "start", pool[0].path, "--out", out, "--classes", "ham,spam", "--error", "0.1")
@@ -633,7 +633,7 @@ def test_rows_that_nobody_can_tell_are_named(tmp_path: Path, pool: tuple[Store, 
     assert f"rows {', '.join(map(str, rows[:12]))} and 3 more: a label for one of them is taken at any time" in said
     found = json.loads(run_cli("active", "run", out, "--oracle", pool[1], "--json").stdout.splitlines()[-1])
     assert (found["status"], found["attempt"], found["unsure_rows"]) == ("certified", 1, rows)
-    claim = "15 rows that nobody could label, or whose answer was taken back: nothing is claimed of them"
+    claim = "15 rows that no annotator could label, or whose answer was taken back: nothing is claimed of them"
     for text in (run_cli("active", "status", out).stdout, run_cli("show", out / "model").stdout):
         assert claim in text
     assert claim in (out / "model" / "report.html").read_text(encoding="utf-8")
@@ -660,7 +660,7 @@ def test_a_job_file(tmp_path: Path, pool: tuple[Store, Path], run_cli: Cli) -> N
     assert json.loads(run_cli("run", job, "--resume", "--json").stdout)["labels_asked"] == found["labels_asked"]
     assert json.loads(run_cli("plan", job, "--json").stdout)["rows"] == 300
     job.write_text(text.replace("0.05", "0.04"))
-    assert "error: expected 0.05 as the campaign there says, found 0.04" in run_cli("run", job, exit_code=2).stderr
+    assert "error: expected 0.05 as in the campaign there, found 0.04" in run_cli("run", job, exit_code=2).stderr
     for line, message in [
         ("max_scans = 3", "max_scans: a campaign has none"),
         ("folds = 3", "folds: a campaign has none, found 3; it belongs to"),

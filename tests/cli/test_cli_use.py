@@ -44,7 +44,8 @@ def save_model(store: Store, tmp_path: Path) -> Callable[..., Path]:
             "features": 2, "rows": 6, "dtype": "float32", "certificate": certificate | claims,
             "software": {"coremargin": "0.1.0"},
         }  # fmt: skip
-        model = Model(record, np.array([1.0, 0.0]), 0.0, np.ones(2), np.arange(2), X[:2], np.array([-1, 1]))
+        plane = {"w": np.array([1.0, 0.0]), "b": np.zeros(1), "alpha": np.ones(2)}
+        model = Model(record, {**plane, "coreset_ids": np.arange(2), "coreset_y": np.array([-1, 1])}, X[:2])
         run = {"started": "2026-01-02T03:04:05Z", "scans": 3, "bytes_read": 1 << 20, "seconds": 61.0}
         model.save(tmp_path / "rows.model", run, [], overwrite=True)
         return tmp_path / "rows.model"

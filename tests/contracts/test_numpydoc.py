@@ -16,11 +16,9 @@ BESIDE = (
     "coremargin.active.queried_rows.Question",
     "coremargin.learn.published.Enumeration",
     "coremargin.learn.published.outlier_svm",
-    "coremargin.models.active.ActiveModel",
-    "coremargin.models.active_classes.ActiveClassesModel",
     "coremargin.models.coefficients.Coefficient",
     "coremargin.models.coefficients.Hyperplane",
-    "coremargin.models.multiclass.MulticlassModel",
+    "coremargin.models.kernel.KernelModel",
 )
 
 #: Checks of numpydoc that are not made, each with its reason.

@@ -14,10 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from coremargin.data.amend import remove_rows, set_weights, write_labels
 from coremargin.data.check import check_store
 from coremargin.data.compact import compact
-from coremargin.data.relabel import write_labels
-from coremargin.data.reweigh import remove_rows, set_weights
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from crash_at import KEYED, NUMBERS, OLD, WEIGHTS, X, Y, check_keys, create, dense, kill_at, write

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coremargin.data import key_runs, key_sink, plain
+from coremargin.data import key_runs, plain
 from coremargin.data.key_values import Keys, hashed, texts_of
 from coremargin.data.row_selection import index_of
 from coremargin.data.writer import StoreWriter
@@ -24,8 +24,7 @@ FEATURES = 3
 def small_runs(put: Callable[[Any, str, Any], None], *, run: int = 64, merged: int = 8, file_bytes: int = 128) -> None:
     """Runs of few keys, in files of 16 of them: a few hundred rows are as a billion. put: as ``setattr``."""
     put(key_runs, "RUN_ROWS", run)
-    put(key_sink, "RUN_ROWS", run)
-    put(key_sink, "_MERGE_ROWS", merged)
+    put(key_runs, "_MERGE_ROWS", merged)
     put(plain, "_CHUNK_BYTES", file_bytes)
 
 

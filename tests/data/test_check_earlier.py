@@ -11,9 +11,9 @@ import pytest
 from click.testing import CliRunner
 
 from coremargin.cli import main
-from coremargin.data import reader as reader_module
+from coremargin.data import readers as reader_module
+from coremargin.data.amend import write_labels
 from coremargin.data.check import check_store
-from coremargin.data.relabel import write_labels
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from store_kit import FAULTS, edit_json, write_store

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from coremargin.data import writer_options
-from coremargin.data.relabel import write_labels
+from coremargin.data import writer
+from coremargin.data.amend import write_labels
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.maths.rows import as_float64
@@ -48,7 +48,7 @@ def spoil_all_but(store: Store, chunk: int) -> None:
 @pytest.fixture(autouse=True)
 def _small_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """Values of a sparse chunk lie in one or two files, and those of others beside them."""
-    monkeypatch.setattr(writer_options, "most_file_entries", lambda *_: FILE_ENTRIES)
+    monkeypatch.setattr(writer, "most_file_entries", lambda *_: FILE_ENTRIES)
 
 
 @pytest.mark.parametrize("compression", ["none", "lz4"])

@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 from filelock import FileLock
 
+from coremargin.data.amend import remove_rows, set_weights, write_labels
 from coremargin.data.check import check_store
 from coremargin.data.compact import compact
 from coremargin.data.format import read_facts
 from coremargin.data.local_storage import LocalStorage
 from coremargin.data.opened import open_source
-from coremargin.data.relabel import write_labels
-from coremargin.data.reweigh import remove_rows, set_weights
 from coremargin.data.store import Store
 from coremargin.data.weights import weights_in
 from coremargin.data.writer import StoreWriter

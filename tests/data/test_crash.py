@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import coremargin
+from coremargin.data.amend import write_labels
 from coremargin.data.check import check_store
-from coremargin.data.relabel import write_labels
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from store_kit import quick_folder
@@ -124,7 +124,7 @@ def test_killed_while_appending(tmp_path: Path, delay_s: float) -> None:
 RELABELLING = """
 import sys
 import numpy as np
-from coremargin.data.relabel import write_labels
+from coremargin.data.amend import write_labels
 rng = np.random.default_rng(3)
 print("ready", flush=True)
 for number in range(100_000):

@@ -10,12 +10,10 @@ import numpy as np
 import pytest
 
 from coremargin.data import amend
-from coremargin.data.changed_rows import FILE, ChangedRows, write_changed_rows
+from coremargin.data.amend import remove_rows, set_weights, write_labels
 from coremargin.data.changes import CHANGES
-from coremargin.data.difference import difference, earlier
+from coremargin.data.difference import FILE, ChangedRows, difference, earlier, write_changed_rows
 from coremargin.data.local_storage import LocalStorage
-from coremargin.data.relabel import write_labels
-from coremargin.data.reweigh import remove_rows, set_weights
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import StoreError
@@ -165,7 +163,7 @@ def test_a_note_that_cannot_be_is_not_believed(store: Store, harm: str) -> None:
     true = ChangedRows(
         found.ids, found.codes_before, found.codes_after, found.weights_before, found.weights_after
     )  # fmt: skip
-    write_changed_rows(LocalStorage(store.path), "000001", [CHANGED[harm](true)])
+    write_changed_rows(LocalStorage(store.path), "000001", CHANGED[harm](true))
     again = difference(store, now)
     assert again.nbytes == 8 * 2 * 64
     assert (again.ids.tolist(), again.codes_after.tolist()) == ([3, 71], [0, 0])

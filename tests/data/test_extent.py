@@ -11,9 +11,9 @@ from scipy.sparse import csr_array
 from coremargin.data.arrays import ArraySource
 from coremargin.data.extent import extent
 from coremargin.data.folds import Masked
-from coremargin.data.map_fit import fitted
 from coremargin.data.mapped import mapped
 from coremargin.data.scaled import scaled
+from coremargin.data.transformed import fitted
 from coremargin.formats.map_asked import MapAsked
 
 DENSE = [(how, False) for how in (None, "standard", "minmax", "maxabs", "rownorm")]

@@ -16,10 +16,10 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from coremargin.data.amend import remove_rows
 from coremargin.data.check import check_store
 from coremargin.data.corrections import read_corrections
 from coremargin.data.ingest import ingest
-from coremargin.data.reweigh import remove_rows
 from coremargin.data.sources.base import AscendingNumbers
 from coremargin.data.store import Store
 from coremargin.errors import BadRow, DataError, UsageError
@@ -283,7 +283,7 @@ MEASURE = """
 import os, sys, time
 import numpy as np, pyarrow as pa
 from coremargin.data.ingest import ingest
-from coremargin.data.reweigh import remove_rows
+from coremargin.data.amend import remove_rows
 from coremargin.engine.task import high_water_bytes
 import pyarrow.compute, pyarrow.ipc
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from coremargin.data.ingest import ingest
-from coremargin.data.sources.vocabulary import label_from_text, label_from_value
+from coremargin.data.labels import label_from_text, label_from_value
 from coremargin.data.store import Store
 from coremargin.data.tables.delimited import DelimitedTable
 from coremargin.errors import UsageError

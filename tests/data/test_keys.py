@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from coremargin.data.amend import remove_rows, set_weights, write_labels
 from coremargin.data.check import check_store
 from coremargin.data.compact import compact
 from coremargin.data.key_runs import Entries, Run, first_twice, write_run
 from coremargin.data.local_storage import LocalStorage
-from coremargin.data.relabel import write_labels
-from coremargin.data.reweigh import remove_rows, set_weights
 from coremargin.data.row_selection import index_of
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
@@ -204,7 +203,7 @@ def test_hashes_that_have_a_half_in_common(tmp_path: Path, small: None) -> None:
 
 def test_a_look_reads_little(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small: None) -> None:
     """A key costs one file of hashes in each run, and one more of two arrays in the run that has it."""
-    monkeypatch.setattr("coremargin.data.key_sink._MERGE_ROWS", 0)
+    monkeypatch.setattr("coremargin.data.key_runs._MERGE_ROWS", 0)
     path = tmp_path / "s.zarr"
     write(create(path), list(range(640)))
     read = list[tuple[str, int]]()

@@ -18,13 +18,12 @@ from scipy.sparse import csr_array
 from coremargin.cli import main
 from coremargin.data import changes as changes_module
 from coremargin.data import format as format_module
+from coremargin.data.amend import set_weights, write_labels
 from coremargin.data.arrays import ArraySource
 from coremargin.data.check import check_store
 from coremargin.data.local_storage import LocalStorage
 from coremargin.data.opened import open_source
 from coremargin.data.place import Place
-from coremargin.data.relabel import write_labels
-from coremargin.data.reweigh import set_weights
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import DamagedChunk, LabelError, StoreError, UsageError

@@ -10,10 +10,9 @@ import pytest
 from scipy.sparse import csr_array
 
 import coremargin
+from coremargin.data.amend import remove_rows, set_weights, write_labels
 from coremargin.data.check import check_store
 from coremargin.data.expire import expire
-from coremargin.data.relabel import write_labels
-from coremargin.data.reweigh import remove_rows, set_weights
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import BadRow, Busy, LabelError, StoreError, UsageError
@@ -72,6 +71,8 @@ def test_what_is_refused_changes_nothing(store: Path) -> None:
             set_weights(store, [3, 4], [1.0, weight])
     with pytest.raises(UsageError, match="expected as many weights as rows, 2, got 1"):
         set_weights(store, [3, 4], [1.0])
+    with pytest.raises(UsageError, match="weights: expected one for each row, found None"):
+        set_weights(store, [3, 4], None)
     with pytest.raises(StoreError, match="expected a commit with the content sha256:0"):
         remove_rows(store, [3], after="sha256:0")
     with pytest.raises(UsageError, match="row 70 was taken out"):

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from coremargin.data import maps
 from coremargin.data.arrays import ArraySource
 from coremargin.data.check import check_store
+from coremargin.data.moments import overview
 from coremargin.data.opened import open_source
-from coremargin.data.overview import overview
 from coremargin.data.source import Source
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter

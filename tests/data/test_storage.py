@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,16 +11,15 @@ import pytest
 import scipy.sparse
 
 import coremargin
-from coremargin.data.amend import Amendment
+from coremargin.data.amend import commit_changes, read_rows, remove_rows, set_weights, write_labels
 from coremargin.data.check import check_store
 from coremargin.data.commits import CommitInfo
 from coremargin.data.compact import compact
 from coremargin.data.difference import difference
+from coremargin.data.format import read_facts
 from coremargin.data.local_storage import LocalStorage
 from coremargin.data.memory_storage import InMemoryStorage
 from coremargin.data.opened import open_source
-from coremargin.data.relabel import write_labels
-from coremargin.data.reweigh import remove_rows, set_weights
 from coremargin.data.storage import ABSENT, WrongSize, stored_bytes
 from coremargin.data.storages import open_storage
 from coremargin.data.store import Store
@@ -278,12 +278,12 @@ def test_a_commit_that_another_overtook_is_refused(tmp_path: Path) -> None:
     """Two writers where the locks of a file system do not work: the root that the second one read is gone."""
     path = write_store(tmp_path / "s.zarr", rows_of("dense"), np.arange(ROWS) % 2, chunk_rows=64).path
     store = Store.open(path)
-    work = Amendment(store)
-    work.labels(0, 1 - store.labels(0))
+    facts, rows = read_facts(store.storage), read_rows(store, np.arange(64))
     write_labels(path, [100], [1])
     with pytest.raises(Busy, match=r"another writer has changed zarr\.json"):
-        work.commit(CommitInfo("labels"))
+        commit_changes(store, facts, replace(rows, codes_after=1 - rows.codes_before), CommitInfo("labels"))
     assert Store.open(path).commits == 2
+    assert check_store(path).whole
 
 
 @pytest.mark.parametrize("given", ["s3://bucket/rows.zarr", "az://c/rows.zarr", "gs://b/r", "https://host/r.zarr"])

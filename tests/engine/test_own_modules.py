@@ -22,7 +22,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path, str(below)])
     monkeypatch.setattr(room, "_folders", set())
-    monkeypatch.setattr(room, "_judged", {})
+    monkeypatch.setattr(room, "_own_by_name", {})
     room.importable_from_here()
     return tmp_path
 

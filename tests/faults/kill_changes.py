@@ -25,11 +25,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import coremargin
+from coremargin.data.amend import remove_rows, set_weights, write_labels
 from coremargin.data.check import check_store
 from coremargin.data.compact import compact
 from coremargin.data.opened import forget
-from coremargin.data.relabel import write_labels
-from coremargin.data.reweigh import remove_rows, set_weights
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.engine.executors import InProcess

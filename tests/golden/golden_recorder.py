@@ -20,7 +20,7 @@ from coremargin.cli import main as command
 #: Left out, for they vary from run to run: times, memory in use, versions of software, places, and who and where. So do
 #: hashes over files that have these, and sizes of files, which names are in. How much was read stays.
 LEFT_OUT = re.compile(
-    r"seconds|_rss_|stored_bytes|^(time|when|started|ended|software|versions|executor|host|pid|who|by|path|store|out|registry"
+    r"seconds|_rss_|_rate|stored_bytes|^(time|when|started|ended|software|versions|executor|host|pid|who|by|path|store|out|registry"
     r"|created|job|resume|before|parent|record|model|model_digest|files|log|retraining_bytes|retraining)$"
 )
 #: Arrays beside a model that say how the others are called, and the hash over all of them.
@@ -43,14 +43,15 @@ def numbers(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
     """The numbers, words and digests of what was JSON, each under its path."""
     if isinstance(value, dict):
         for name in sorted(value):
-            if not LEFT_OUT.search(name):
+            timed = name == "bounds" and isinstance(value[name], list)  # by seconds, as often as there was time for
+            if not timed and not LEFT_OUT.search(name):
                 yield from numbers(value[name], f"{key}/{name}")
     elif isinstance(value, list) and len(value) > LONG and all(isinstance(one, int | float) for one in value):
         yield key, digest(value)
     elif isinstance(value, list):
         for place, one in enumerate(value):
             yield from numbers(one, f"{key}/{place}")
-    elif not (isinstance(value, str) and PROSE.search(value)):
+    elif not (isinstance(value, str) and (PROSE.search(value) or value.startswith("files:"))):  # of paths and times
         yield key, value
 
 

@@ -373,41 +373,41 @@ def test_real_data_becomes_stores(real_data: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_nights_of_new_rows(settings: Any) -> None:
-    """A model is retrained every night and certified; the rows of the part are those nights, a training, and a pass."""
+def test_updates_of_new_rows(settings: Any) -> None:
+    """Each update retrains and certifies a model; the rows of the part are those updates, a training, and a pass."""
     from dataclasses import replace
 
-    from nights import NIGHTS, nights
+    from updates import UPDATES, updates
 
-    for group in nights(replace(settings, rows=4000)):
-        assert [row.what.split(":")[0] for row in group.rows][:NIGHTS] == [f"night {k + 1}" for k in range(NIGHTS)]
-        assert len(group.rows) == NIGHTS + 2
+    for group in updates(replace(settings, rows=4000)):
+        assert [row.what.split(":")[0] for row in group.rows][:UPDATES] == [f"update {k + 1}" for k in range(UPDATES)]
+        assert len(group.rows) == UPDATES + 2
         assert all(row.note == "" and row.read is not None for row in group.rows)
         assert "times the store on the mean" in group.notes[0]
-    *_, hard, hinge, squared = nights(replace(settings, rows=400, large_rows=20_000, large_features=5))
+    *_, hard, hinge, squared = updates(replace(settings, rows=400, large_rows=20_000, large_features=5))
     for group in (hard, hinge, squared):
         assert [row.note.split()[0] for row in group.rows] == ["CPU"] * 4
         assert group.notes[0].startswith("an update over a training from scratch: wall ")
-    assert not (settings.work / "large-nights").exists()
-    assert not (settings.work / "nights").exists()
+    assert not (settings.work / "large-updates").exists()
+    assert not (settings.work / "updates").exists()
 
 
 @pytest.mark.slow
-def test_nights_of_random_changes(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_updates_of_random_changes(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every model is certified and those that are held against others stand; the part says what was read for what."""
     from dataclasses import replace
 
-    import many_nights
+    import many_updates
 
-    monkeypatch.setattr(many_nights, "NIGHTS", 2)
-    monkeypatch.setattr(many_nights, "HELD_EVERY", 2)
-    groups = list(many_nights.many_nights(replace(settings, rows=5000)))
-    assert len(groups) == len(many_nights.JOBS)
+    monkeypatch.setattr(many_updates, "UPDATES", 2)
+    monkeypatch.setattr(many_updates, "HELD_EVERY", 2)
+    groups = list(many_updates.many_updates(replace(settings, rows=5000)))
+    assert len(groups) == len(many_updates.JOBS)
     for group in groups:
         assert [row.note for row in group.rows] == ["", "", ""]
         assert group.rows[2].read == pytest.approx(2 * group.rows[0].read)
         assert "compacted (1)" in group.notes[2]
-    assert not (settings.work / "many-nights").exists()
+    assert not (settings.work / "many-updates").exists()
 
 
 @pytest.mark.slow
@@ -433,14 +433,14 @@ def test_part_n_ends_with_a_proof(settings: Any, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_part_o_goes_on_with_every_kind(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small nights of margins, losses and fleets: certified and verified, and none read as often as from scratch."""
+    """Small updates of margins, losses and fleets: certified and verified, and none read as often as from scratch."""
     from dataclasses import replace
 
-    import kinds_of_nights as part
+    import kinds_of_updates as part
 
-    monkeypatch.setattr(part, "NIGHTS", 2)
+    monkeypatch.setattr(part, "UPDATES", 2)
     monkeypatch.setattr(part, "STORES", ((1.0, 10, None, tuple(part.KINDS)),))
-    groups = list(part.kinds_of_nights(replace(settings, rows=20_000)))
+    groups = list(part.kinds_of_updates(replace(settings, rows=20_000)))
     assert [len(group.rows) for group in groups] == [len(part.KINDS)] * len(part.CLOSER)
     for group in groups:
         assert not any("refuted" in row.note or "stopped" in row.note for row in group.rows)

@@ -149,7 +149,7 @@ def test_rounds_tell_first_of_the_margin_then_of_the_value(tmp_path: Path, rows:
     assert 0 < at < len(told) - 1
     assert done.rounds[0]["upper"] is not None
     assert [done.rounds[at][name] for name in ("lower", "upper", "status")] == [None, None, "running"]
-    assert done.rounds[at]["overlap"] == len(done.model.extra["tried_ids"])
+    assert done.rounds[at]["overlap"] == len(done.model.numbers["tried_ids"])
     numbers = [line["round"] for line in done.rounds]
     assert numbers == sorted(numbers)
     assert done.run["scans"] == numbers[-1] == len(set(numbers))
@@ -288,14 +288,14 @@ def test_a_proof_by_rows_that_do_not_count_is_found(tmp_path: Path, rows: tuple[
     y[::10] *= -1
     proof = trained(stored(tmp_path / "all.zarr", X, y), tmp_path / "all", "auto", memory=1 << 20).model
     weights = np.ones(len(y))
-    weights[proof.extra["tried_ids"]] = 0.0
+    weights[proof.numbers["tried_ids"]] = 0.0
     store = stored(tmp_path / "rows.zarr", X, y, weights)
     trained(store, tmp_path / "m", "squared_hinge", memory=1 << 20)
     forged = altered(
         tmp_path / "m",
         tmp_path / "forged",
         {"tried": proof.record["tried"]},
-        **{name: proof.extra[name] for name in TRIED},
+        **{name: proof.numbers[name] for name in TRIED},
     )
     (failure,) = examine(forged, store.path).failures
     assert failure.name == "hard margin"

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import coremargin
-from coremargin.data.changed_rows import FILE, read_changed_rows, write_changed_rows
+from coremargin.data.amend import write_labels
 from coremargin.data.changes import CHANGES
+from coremargin.data.difference import FILE, read_changed_rows, write_changed_rows
 from coremargin.data.local_storage import LocalStorage
-from coremargin.data.relabel import write_labels
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import ClaimRefuted
@@ -31,9 +31,8 @@ def other_rows(store: Path, ids: np.ndarray) -> None:
     assert found is not None
     note.unlink()
     codes = Store.open(store).rows_at(ids)[1].astype(np.int32)
-    write_changed_rows(
-        storage, group, [replace(found[0], ids=ids, codes_before=(1 - codes).astype(np.int32), codes_after=codes)]
-    )
+    rows = replace(found[0], ids=ids, codes_before=(1 - codes).astype(np.int32), codes_after=codes)
+    write_changed_rows(storage, group, rows)
 
 
 @pytest.mark.parametrize("options", [{}, {"loss": "hinge", "C": 0.1}, {"loss": "squared_hinge", "C": 0.1}])

@@ -11,10 +11,9 @@ import pytest
 import coremargin
 from coremargin.data import mapped as mapped_rows
 from coremargin.data.arrays import ArraySource
-from coremargin.data.map_fit import fitted
-from coremargin.data.mapped import mapped
-from coremargin.data.mapped_each import mapped_each
+from coremargin.data.mapped import mapped, mapped_each
 from coremargin.data.parts import parts_of
+from coremargin.data.transformed import fitted
 from coremargin.engine.protocols import Block
 from coremargin.engine.task import one_blas_thread
 from coremargin.formats.map_asked import MapAsked

@@ -14,8 +14,8 @@ from sklearn.svm import SVC
 
 import coremargin
 from coremargin.data.arrays import ArraySource
-from coremargin.data.map_fit import fitted
 from coremargin.data.mapped import Mapped, mapped
+from coremargin.data.transformed import fitted
 from coremargin.errors import ClaimRefuted, CoremarginError, DataError
 from coremargin.formats.map_asked import MapAsked
 from coremargin.maths.feature_map import Fourier, Polynomial
@@ -175,7 +175,7 @@ def hard(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_forged_bounds_and_maps_are_refuted(hard: Path, tmp_path: Path) -> None:
     """Bounds off by a ten-millionth to either side, another map, a wider radius: false, each by itself."""
     model = Model.load(hard / "m")
-    claims, arrays = model.certificate, model.numbers()
+    claims, arrays = model.certificate, model.numbers
     assert claims.lower is not None
     assert claims.upper is not None
     moved = arrays["map_landmarks"].copy()
@@ -195,7 +195,7 @@ def test_forged_bounds_and_maps_are_refuted(hard: Path, tmp_path: Path) -> None:
 
 def test_a_map_that_loses_all_digits_does_not_make_a_margin_nothing(hard: Path, tmp_path: Path) -> None:
     """Numbers that cancel but for rounding, which is larger than any margin: that nothing separates is refuted."""
-    arrays, claims = Model.load(hard / "m").numbers(), Model.load(hard / "m").certificate
+    arrays, claims = Model.load(hard / "m").numbers, Model.load(hard / "m").certificate
     landmarks = arrays["map_landmarks"].copy()
     landmarks[1] = landmarks[0]
     twins = np.zeros(20)
@@ -213,7 +213,7 @@ def test_a_map_that_loses_all_digits_does_not_make_a_margin_nothing(hard: Path, 
 def exact_margins(model: Model) -> np.ndarray:
     """Margins of the rows of ``ring`` in extended precision, by the definition of the model's map: of length ||w||."""
     X, y = ring()
-    rows, numbers = X.astype(np.longdouble), {name: np.asarray(v, np.longdouble) for name, v in model.numbers().items()}
+    rows, numbers = X.astype(np.longdouble), {name: np.asarray(v, np.longdouble) for name, v in model.numbers.items()}
     if "map_landmarks" in numbers:
         apart = ((rows[:, None, :] - numbers["map_landmarks"][None]) ** 2).sum(axis=2)
         mapped_rows = np.exp(-numbers["map_gamma"][0] * apart) @ numbers["map_normalization"].T
@@ -253,7 +253,7 @@ def test_values_hold_of_the_exact_map_and_no_more(hard: Path, tmp_path: Path, lo
     forged = {"certificate.upper": beyond, "certificate.ratio": min(1.0, claims.lower / beyond)}
     with pytest.raises(ClaimRefuted, match="value"):
         verify(altered(tmp_path / "m", tmp_path / "f", forged), hard / "s")
-    turned = {"map_offsets": model.numbers()["map_offsets"] + 2e9 * np.pi}  # about the same map, were it not rounded
+    turned = {"map_offsets": model.numbers["map_offsets"] + 2e9 * np.pi}  # about the same map, were it not rounded
     with pytest.raises(ClaimRefuted, match="rounding may move"):
         verify(altered(tmp_path / "m", tmp_path / "g", {}, **turned), hard / "s")
 
@@ -278,7 +278,7 @@ def sketch(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_forged_polynomials_are_refuted(sketch: Path, tmp_path: Path) -> None:
     """Another constant, and one sign turned: bounds do not hold of rows that are mapped so."""
     verify(sketch / "m", sketch / "s")
-    turned = Model.load(sketch / "m").numbers()["map_sign"].copy()
+    turned = Model.load(sketch / "m").numbers["map_sign"].copy()
     turned[0, 0] *= -1
     forged: list[tuple[dict[str, Any], dict[str, Any]]] = [({"parameters.coef0": 2.0}, {}), ({}, {"map_sign": turned})]
     for number, (record, changed) in enumerate(forged):
@@ -289,7 +289,7 @@ def test_forged_polynomials_are_refuted(sketch: Path, tmp_path: Path) -> None:
 
 def test_broken_sketches_are_refused(sketch: Path, tmp_path: Path) -> None:
     """Places beyond the components, signs that are none, another degree: no verdict, no prediction."""
-    arrays = Model.load(sketch / "m").numbers()
+    arrays = Model.load(sketch / "m").numbers
     broken: list[tuple[dict[str, Any], dict[str, Any]]] = [
         ({}, {"map_index": arrays["map_index"] + 12}), ({}, {"map_index": arrays["map_index"] - 12}),
         ({}, {"map_sign": 0 * arrays["map_sign"]}), ({"parameters.degree": 5}, {}),
@@ -303,7 +303,7 @@ def test_broken_sketches_are_refused(sketch: Path, tmp_path: Path) -> None:
 
 def test_broken_maps_are_refused(hard: Path, tmp_path: Path) -> None:
     """Arrays of another shape, NaN, huge numbers, and maps that are not known: no verdict, no prediction."""
-    arrays = Model.load(hard / "m").numbers()
+    arrays = Model.load(hard / "m").numbers
     huge, missing = np.full_like(arrays["map_landmarks"], 1e80), np.full_like(arrays["map_landmarks"], np.nan)
     broken: list[tuple[dict[str, Any], dict[str, Any]]] = [
         ({}, {"map_landmarks": arrays["map_landmarks"][:-1]}), ({}, {"map_landmarks": missing}),
@@ -379,8 +379,8 @@ def test_retraining_keeps_the_map(hard: Path, tmp_path: Path, gamma: float | str
     coremargin.ingest(X[::-1] * np.float32(1.01), tmp_path / "s", labels=y[::-1], append=True)
     model = coremargin.retrain(tmp_path / "m", tmp_path / "s", out=tmp_path / "n")
     assert isinstance(model, Model)
-    before = Model.load(tmp_path / "m").numbers()
-    assert np.array_equal(model.numbers()["map_landmarks"], before["map_landmarks"])
+    before = Model.load(tmp_path / "m").numbers
+    assert np.array_equal(model.numbers["map_landmarks"], before["map_landmarks"])
     assert model.parameters["gamma"] == before["map_gamma"][0]
     verify(tmp_path / "n", tmp_path / "s")
 

@@ -22,7 +22,7 @@ from coremargin.errors import ClaimRefuted, DataError, LabelError, SpecError
 from coremargin.learn.train import train_job
 from coremargin.models.decision import leads
 from coremargin.models.evaluate import evaluate
-from coremargin.models.multiclass import MulticlassModel
+from coremargin.models.model import Model
 from coremargin.models.predict import predict
 from coremargin.models.registry import load
 from coremargin.problems.common import sizes
@@ -76,7 +76,7 @@ def test_models_are_verified(places: dict[str, tuple[Path, Path]], kind: str) ->
     assert found.status == "certified"
     assert found.problem == "crammer_singer"
     loaded = load(model)
-    assert isinstance(loaded, MulticlassModel)
+    assert isinstance(loaded, Model)
     claims = loaded.certificate
     assert found.lower == pytest.approx(claims.lower, rel=1e-9)
     assert found.upper == pytest.approx(claims.upper, rel=1e-9)
@@ -183,7 +183,7 @@ def test_two_classes_decide_by_a_difference(tmp_path: Path) -> None:
     X, labels = rows(2, 200, 3, 0.0)
     pair = ["p" if label in (None, "a", "b") else "q" for label in labels]
     model = coremargin.train(X, pair, classes="crammer-singer", loss="hinge", C=1.0)
-    assert isinstance(model, MulticlassModel)
+    assert isinstance(model, Model)
     values = model.decision_function(X)
     assert values.shape == (200,)
     assert (model.predict(X) == np.where(values > 0, "q", "p")).all()

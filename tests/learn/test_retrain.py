@@ -17,12 +17,11 @@ import pytest
 
 import coremargin
 from coremargin.cli.messages import describe_changes
+from coremargin.data.amend import remove_rows, write_labels
 from coremargin.data.folder import write_arrays
 from coremargin.data.lazy_arrays import LazyArrays
 from coremargin.data.local_storage import LocalStorage
 from coremargin.data.locked import Locked
-from coremargin.data.relabel import write_labels
-from coremargin.data.reweigh import remove_rows
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.engine.executors import InProcess

@@ -10,8 +10,7 @@ import pytest
 from scipy.sparse import csr_array
 
 import coremargin
-from coremargin.data.relabel import write_labels
-from coremargin.data.reweigh import remove_rows, set_weights
+from coremargin.data.amend import remove_rows, set_weights, write_labels
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.verify import verify

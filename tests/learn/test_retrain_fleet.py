@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import coremargin
-from coremargin.data.relabel import write_labels
-from coremargin.data.reweigh import remove_rows
+from coremargin.data.amend import remove_rows, write_labels
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.verify import verify

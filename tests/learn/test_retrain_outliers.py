@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 import coremargin
-from coremargin.data.relabel import write_labels
-from coremargin.data.reweigh import remove_rows
+from coremargin.data.amend import remove_rows, write_labels
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.problems.outliers import outlier_margin

@@ -11,8 +11,7 @@ import pytest
 from scipy.sparse import csr_array
 
 import coremargin
-from coremargin.data.relabel import write_labels
-from coremargin.data.reweigh import remove_rows, set_weights
+from coremargin.data.amend import remove_rows, set_weights, write_labels
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.engine.loop import Engine, OutOfTime
@@ -251,7 +250,7 @@ def test_what_is_decided_by_the_rows_goes_on(tmp_path: Path) -> None:
     assert "from_scratch" not in run["retrained"]
     assert run["bytes_read"] <= 0.1 * Store.open(path).nbytes
     assert verify(tmp_path / "1", path).status == "certified"
-    remove_rows(path, found.extra["tried_ids"][:1])
+    remove_rows(path, found.numbers["tried_ids"][:1])
     coremargin.retrain(tmp_path / "1", path, out=tmp_path / "2", cluster="threads")
     assert "were relabelled or removed" in run_of(tmp_path / "2")["retrained"]["from_scratch"]
     assert verify(tmp_path / "2", path).status == "certified"

@@ -10,7 +10,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from coremargin.data.arrays import ArraySource
-from coremargin.data.map_fit import fitted
+from coremargin.data.transformed import fitted
 from coremargin.formats.map_asked import MapAsked
 from coremargin.verify.feature_map import RowMap
 

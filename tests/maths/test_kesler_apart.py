@@ -198,7 +198,7 @@ def test_equal_rows_are_weighed_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     place = np.random.default_rng(0).permutation(np.repeat(np.arange(len(X)), 50))
     pairs = kesler_apart._Pairs(X[place], y[place], 3, 2.0**20)
     sizes = _tables(monkeypatch)
-    weights = pairs.weighed(once.weights[place])
+    weights = pairs.shortest_weights(once.weights[place])
     assert weights is not None
     assert max(sizes) == np.count_nonzero(once.weights)
     assert upper_apart(X[place], y[place], weights, 2.0**20) == pytest.approx(once.upper, rel=1e-9)
@@ -213,7 +213,7 @@ def test_pairs_that_are_too_many_leave_in_few_steps(seed: int, monkeypatch: pyte
     guess[np.arange(len(X)), y] = 0.0
     guess[-1] = 0.0
     sizes = _tables(monkeypatch)
-    weights = kesler_apart._Pairs(X, y, 3, 2.0**20).weighed(guess)
+    weights = kesler_apart._Pairs(X, y, 3, 2.0**20).shortest_weights(guess)
     assert sizes[0] == 600
     assert len(sizes) < 30
     assert weights is not None
@@ -227,5 +227,5 @@ def test_a_table_of_pairs_by_pairs_is_bounded_too(monkeypatch: pytest.MonkeyPatc
     guess[np.arange(len(X)), y] = 0.0
     monkeypatch.setattr(kesler_apart, "TABLE", 602 * 601)
     sizes = _tables(monkeypatch)
-    assert kesler_apart._Pairs(X, y, 3, 2.0**20).weighed(guess) is None
+    assert kesler_apart._Pairs(X, y, 3, 2.0**20).shortest_weights(guess) is None
     assert not sizes

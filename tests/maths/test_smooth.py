@@ -198,10 +198,10 @@ def test_a_slope_that_no_move_makes_up_for_moves_nothing() -> None:
     given = model(rng.standard_normal((4, 3)), signs, np.ones(4), np.array([0, 0, 0, -2.0 - 1e-12]), "hinge", True)
     p = np.array([0.0, 0.0, 0.0, -50.0])  # the positive rows lose, the negative ones are far from it
     s = given.margins(p)
-    stayed, _, a = smooth._in_the_middle(given, p, s)
+    stayed, _, a = smooth._with_balanced_intercept(given, p, s)
     assert a.tolist() == [1.0, 1.0, 0.0, 0.0]
     assert (stayed == p).all()
     within = model(given.rows, signs, np.ones(4), np.array([0, 0, 0, -1.5]), "hinge", True)
-    moved, found, a = smooth._in_the_middle(within, p, s)
+    moved, found, a = smooth._with_balanced_intercept(within, p, s)
     assert abs(float(within.linear[-1]) + float(signs @ a)) <= 1e-9
     assert found == pytest.approx(within.margins(moved), abs=1e-12)

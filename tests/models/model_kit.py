@@ -71,5 +71,5 @@ def plane(w: np.ndarray, b: float, classes: tuple[Any, Any], dtype: str = "float
     certificate = {"lower": None, "upper": None, "ratio": None, "epsilon": 0.1, "coreset_rows": 0}
     record = certified_record({"classes": list(classes), "features": len(w), "rows": 1, "dtype": dtype}, **certificate)
     record |= {"status": "stopped", "parameters": record["parameters"] | {"epsilon": 0.1}}
-    none = np.zeros(0)
-    return Model(record, w, b, none, none, np.zeros((0, len(w))), none)
+    none = dict.fromkeys(("alpha", "coreset_ids", "coreset_y"), np.zeros(0, np.int8))
+    return Model(record, {"w": w, "b": np.array([b]), **none}, np.zeros((0, len(w))))

@@ -14,14 +14,14 @@ from sklearn.svm import SVC
 
 import coremargin
 from coremargin.cli import main
-from coremargin.data.scaled import scaled, scaling_of
+from coremargin.data.scaled import scaled
 from coremargin.data.store import Store
 from coremargin.errors import ClaimRefuted, DataError
-from coremargin.models.active import ActiveModel
-from coremargin.models.active_classes import ActiveClassesModel
 from coremargin.models.evaluate import evaluate
+from coremargin.models.kernel import KernelModel
+from coremargin.models.model import Model
 from coremargin.models.registry import load
-from coremargin.problems.common.model import record_of
+from coremargin.problems.common.model import record_of, transform_arrays
 from coremargin.problems.registry import write_report
 from model_kit import altered, store_of
 
@@ -63,7 +63,7 @@ def against_the_rest(Z: np.ndarray, signs: np.ndarray) -> tuple[np.ndarray, np.n
     return plane, duals, {"lower": float(lower * (1 - 1e-12)), "upper": float(upper * (1 + 1e-12))}
 
 
-def made(path: Path, rng: np.random.Generator, scaling: Any = None) -> tuple[ActiveClassesModel, Path, np.ndarray]:
+def made(path: Path, rng: np.random.Generator, scaling: Any = None) -> tuple[Model, Path, np.ndarray]:
     """A model of 120 answers, the 30 rows that are furthest being without, with the store and the classes of all."""
     X, y = flowers(rng)
     store = store_of(path / f"{scaling}.zarr", X, [LABELS[code] for code in y], 32)
@@ -90,12 +90,9 @@ def made(path: Path, rng: np.random.Generator, scaling: Any = None) -> tuple[Act
     ) | {"classes": LABELS}  # fmt: skip
     rows = {"answered_ids": answered, "answered_classes": y[answered].astype(np.int32)}
     none = {"draws_ids": np.zeros(0, np.int64), "draws_classes": np.zeros(0, np.int32)}
-    model = ActiveClassesModel(
-        record=record, hypothesis=np.stack(planes), duals=duals[ids], coreset_ids=ids, coreset_x=Z[ids],
-        coreset_classes=y[ids], extra=rows | none | {"unsure_ids": unsure},
-        shift=None if scaling is None else scaling_of(source).shift,
-        factor=None if scaling is None else scaling_of(source).factor,
-    )  # fmt: skip
+    shared = {"hypothesis": np.stack(planes), "duals": duals[ids], "coreset_ids": ids, "coreset_classes": y[ids]}
+    unsure_rows = {"unsure_ids": unsure}
+    model = Model(record, {**shared, **rows, **none, **unsure_rows, **transform_arrays(source)}, Z[ids])
     return model, store, y
 
 
@@ -106,7 +103,7 @@ def test_a_model_of_sklearns_planes_is_verified(tmp_path: Path, rng: np.random.G
     With the dual weights of one class altered the proof does not hold.
     """
     model, store, _ = made(tmp_path, rng, scaling)
-    assert all((1 - EPSILON) * one["upper"] <= one["lower"] <= one["upper"] for one in model.members)
+    assert all((1 - EPSILON) * one["upper"] <= one["lower"] <= one["upper"] for one in model.record["members"])
     model.save(tmp_path / "m")
     done = coremargin.verify(tmp_path / "m", store)
     assert done.ok, [check.text for check in done.listed if not check.ok]
@@ -164,21 +161,21 @@ def test_it_is_the_same_when_it_is_read_again(tmp_path: Path, rng: np.random.Gen
     model.save(tmp_path / "m")
     for again in (
         load(tmp_path / "m"),
-        ActiveClassesModel.load(tmp_path / "m"),
+        Model.load(tmp_path / "m"),
         copy.deepcopy(model),
     ):
-        assert type(again) is ActiveClassesModel
+        assert type(again) is Model
         assert again.record == model.record
         assert {name: (a.dtype, a.tobytes()) for name, a in again.arrays().items()} == {
             name: (a.dtype, a.tobytes()) for name, a in model.arrays().items()
         }
     assert (again.answers, again.log, again.evidence) == (120, None, None)
-    assert again.unsure_ids.tobytes() == model.extra["unsure_ids"].tobytes()
+    assert again.unsure_ids.tobytes() == model.numbers["unsure_ids"].tobytes()
     assert len(again.unsure_ids) == 2
     np.testing.assert_allclose(again.row_duals.sum(), 6.0)
-    assert repr(again).startswith("ActiveClassesModel(stopped: 3 classes, 150 rows x 4 features, lower ")
-    with pytest.raises(DataError, match="two classes, whose labels were asked for, found one of problem 'active_cl"):
-        ActiveModel.load(tmp_path / "m")
+    assert repr(again).startswith("Model(stopped: 3 classes, 150 rows x 4 features, lower ")
+    with pytest.raises(DataError, match="expected a model of a kernel, found one of problem 'active_classes'"):
+        KernelModel.load(tmp_path / "m")
 
 
 @pytest.mark.parametrize(
@@ -214,7 +211,7 @@ def test_every_command_takes_it(tmp_path: Path, rng: np.random.Generator) -> Non
     shown = say("show", tmp_path / "m")
     assert "active_classes" in shown
     assert all(repr(label) in shown for label in LABELS)
-    assert json.loads(say("show", tmp_path / "m", "--json"))["members"] == model.members
+    assert json.loads(say("show", tmp_path / "m", "--json"))["members"] == model.record["members"]
     assert "virginica" in write_report(tmp_path / "m").read_text()
     assert "verified" in say("verify", tmp_path / "m", store, "--quiet")
     say("predict", tmp_path / "m", store, tmp_path / "p.parquet", "--quiet")

@@ -16,9 +16,10 @@ from sklearn.svm import LinearSVC
 
 import coremargin
 from coremargin.errors import UsageError
-from coremargin.models.converters import Linear, as_onnx, as_sklearn
 from coremargin.models.decision import label_array
 from coremargin.models.export import export
+from coremargin.models.onnx_graph import as_onnx
+from coremargin.models.sklearn_objects import Linear, as_sklearn
 
 if TYPE_CHECKING:
     from click.testing import Result

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import errno
 import io
 import json
@@ -9,9 +10,12 @@ import subprocess
 import sys
 import time
 import zipfile
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import numpy as np
 import pytest
 
@@ -47,12 +51,13 @@ def model(**changes: Any) -> Model:
         "coreset_ids": np.array([3, 7]),
         "coreset_x": np.array([[-1.0, 0.0], [1.0, 0.0]]),
         "coreset_y": np.array([-1, 1]),
-        "extra": LEDGER,
+        **LEDGER,
     }
     for key in list(changes):
         if key in arrays:
             arrays[key] = changes.pop(key)
-    return Model(record=record(**changes), **arrays)
+    rows = arrays.pop("coreset_x")
+    return Model(record(**changes), {**arrays, "b": np.array([arrays["b"]])}, rows)
 
 
 def save(path: Path, saved: Model, **options: Any) -> Path:
@@ -88,11 +93,11 @@ def test_two_saves_give_the_same_bytes(tmp_path: Path, monkeypatch: pytest.Monke
     """model.json and arrays.npz depend on the model only, not on the clock or the arrays' order and layout."""
     first = save(tmp_path / "a", model())
     monkeypatch.setattr("time.time", lambda: 2e9)
-    other = model(
+    one = model(
         coreset_x=np.asfortranarray([[-1.0, 0.0], [1.0, 0.0]]),
-        extra={name: LEDGER[name] for name in reversed(LEDGER)}
-        | {"block_bounds_lower": LEDGER["block_bounds_lower"].astype(">f8")},
+        block_bounds_lower=LEDGER["block_bounds_lower"].astype(">f8"),
     )
+    other = replace(one, numbers={name: one.numbers[name] for name in reversed(one.numbers)})
     second = save(tmp_path / "b", other)
     for name in ("model.json", "arrays.npz"):
         assert (first / name).read_bytes() == (second / name).read_bytes()
@@ -181,6 +186,36 @@ def test_arrays_of_a_model_are_read_only() -> None:
     """A model cannot be changed by accident."""
     with pytest.raises(ValueError, match="read-only"):
         model().w[0] = 2.0
+    with pytest.raises(TypeError, match="does not support item assignment"):
+        model().numbers["w"] = np.zeros(2)  # type: ignore[index]
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda one: cloudpickle.loads(cloudpickle.dumps(one))])
+def test_copies_of_a_model_are_read_only(copied: Callable[[Model], Model]) -> None:
+    """They have the same numbers."""
+    found = copied(model())
+    for name, values in model().arrays().items():
+        np.testing.assert_array_equal(found.arrays()[name], values)
+        assert not found.arrays()[name].flags.writeable
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"w": [[1.0], [1.0, 2.0]]},
+        {"w": np.array(["a", "b"])},
+        {"coreset_y": np.array([255, 257])},
+        {"coreset_ids": np.array([3, 2**64 - 1], np.uint64)},
+        {"coreset_x": np.full((2, 2), "a")},
+        {"coreset_x": np.full((2, 2), 1j)},
+        {"coreset_x": [[1.0], [1.0, 2.0]]},
+    ],
+)
+def test_numbers_that_would_be_converted_to_others_are_refused_by_name(change: dict[str, Any]) -> None:
+    """Nothing is cut off, wraps around or escapes as an error of NumPy."""
+    (name,) = change
+    with pytest.raises(DataError, match=f"arrays: {name}: expected"):
+        model(**change)
 
 
 @pytest.mark.parametrize(
@@ -193,8 +228,8 @@ def test_arrays_of_a_model_are_read_only() -> None:
         ({"coreset_x": np.ones((2, 3))}, "coreset_x: expected shape"),
         ({"format": "other"}, "format"),
         ({"version": 2}, "newer coremargin"),
-        ({"version": 0}, "expected version 1, found 0"),
-        ({"version": True}, "expected version 1"),
+        ({"version": 0}, "expected version 1, found 0; it was made by an older coremargin"),
+        ({"version": True}, "expected version 1, found True; get an unaltered copy"),
         ({"status": "good"}, "status: invalid enum value"),
         ({"classes": ["a"]}, "classes: expected a list of length >= 2"),
         ({"classes": ["a", "a"]}, "different labels of one kind"),
@@ -227,6 +262,16 @@ def test_nothing_there(tmp_path: Path) -> None:
     (save(tmp_path / "m", model()) / "arrays.npz").unlink()
     with pytest.raises(DataError, match=r"without arrays\.npz"):
         Model.load(tmp_path / "m")
+
+
+def test_the_folder_of_a_campaign_is_named(tmp_path: Path) -> None:
+    """A campaign is no model: who gives its folder hears how to go on, or where its model is."""
+    (tmp_path / "campaign.toml").write_text("")
+    with pytest.raises(DataError, match="found a campaign without one; `coremargin active label"):
+        Model.load(tmp_path)
+    save(tmp_path / "model", model())
+    with pytest.raises(DataError, match=f"found a campaign, whose model is {tmp_path / 'model'}; give that one"):
+        Model.load(tmp_path)
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "null", '{"format": "coremargin-model"}', "[" * 100_000])
@@ -414,6 +459,7 @@ def test_a_model_that_is_being_removed_is_not_taken_for_incomplete(
 _WRITER = """
 import sys
 sys.path.insert(0, sys.argv[1])
+from dataclasses import replace
 from pathlib import Path
 from test_model import model, save
 k = 0

@@ -14,9 +14,8 @@ import pytest
 from coremargin.data.arrays import ArraySource
 from coremargin.errors import UsageError
 from coremargin.models import predict as predict_module
-from coremargin.models.predict import predict
+from coremargin.models.predict import FORMATS, open_predictions, predict
 from coremargin.models.predictions.common import Subject
-from coremargin.models.predictions.opening import FORMATS, predictions
 from model_kit import plane
 
 if TYPE_CHECKING:
@@ -110,7 +109,7 @@ def test_memory_does_not_grow_with_the_rows(tmp_path: Path, name: str) -> None:
         codes, decisions = np.zeros(5000, np.int32), np.linspace(0, 1, 5000)
         tracemalloc.start()
         about = Subject(model_of(("a", "b")), ArraySource(ROWS))
-        with predictions(tmp_path / f"{batches}{name}", about, overwrite=False) as sink:
+        with open_predictions(tmp_path / f"{batches}{name}", about, overwrite=False) as sink:
             for _ in range(batches):
                 sink.write(codes, decisions)
         found = tracemalloc.get_traced_memory()[1]

@@ -13,8 +13,7 @@ from scipy.stats import binomtest
 
 import coremargin
 from coremargin import spec as specs
-from coremargin.data.relabel import write_labels
-from coremargin.data.reweigh import remove_rows
+from coremargin.data.amend import remove_rows, write_labels
 from coremargin.data.store import Store
 from coremargin.errors import DataError, LabelError, SpecError, StoreError, UsageError
 from coremargin.maths.paired import different_by_chance, lower_tail, moved_between, worse_by_chance

@@ -16,10 +16,10 @@ import pytest
 
 from changes_kit import before_changes
 from coremargin.data import inbox as room
+from coremargin.data.amend import remove_rows
 from coremargin.data.compact import compact
 from coremargin.data.files import rename_new
 from coremargin.data.inbox import Inbox, take_in
-from coremargin.data.reweigh import remove_rows
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import Busy, ColumnsUnclear, DataError, Running, StoreError, UsageError

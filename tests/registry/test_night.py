@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import coremargin
+from coremargin.data.amend import remove_rows
 from coremargin.data.compact import compact
-from coremargin.data.reweigh import remove_rows
 from coremargin.data.store import Store
 from coremargin.errors import GateRefused, Interrupted, Running, SpecError, StoreError, UsageError
 from coremargin.learn import train

@@ -129,7 +129,7 @@ def of_answers(out: Path, **more: Any) -> list[Any]:
 
 
 def of_noise(out: Path) -> list[Any]:
-    """A campaign with a loss, evidence by class, and rows that nobody could label."""
+    """A campaign with a loss, evidence by class, and rows that no annotator could label."""
     model, *others = of_answers(out)
     asked = {**model["parameters"], "loss": "hinge", "C": 1.0, "trial": 10, "by_class": True}
     part = {name: model["evidence"][name] for name in ("draws", "wrong", "population", "error_bound")}

@@ -31,6 +31,7 @@ ASKED: dict[str, dict[str, Any]] = {
     "outliers": {"outliers": [1, 2]},
     "fleet": {"classes": "ovr"}, "crammer_singer": {"classes": "crammer-singer"},
     "kernel": {"kernel": "rbf"}, "ball": {"one_class": "ball"}, "ellipsoid": {"one_class": "ellipsoid"},
+    "soft_ball": {"one_class": "ball", "nu": 0.1},
 }  # fmt: skip
 
 #: Writes the pages of folders, by a package in a zip.

@@ -1,4 +1,4 @@
-"""Campaigns of several classes, with a loss, by class, with rows that nobody can label: played by nobody's engine.
+"""Campaigns of several classes, with a loss, by class, with rows that no annotator can label: not made by our engine.
 
 Hyperplanes and dual weights are SciPy's and scikit-learn's, bounds are counted with fractions, rows are asked for and
 drawn one by one, and log, folder and record are those of forge_active.py.
@@ -78,7 +78,7 @@ def least_wrong(rows: int, draws: int, wrong: int, delta: Fraction) -> int:
 
 @dataclass
 class Maker:
-    """Plays a campaign; truth (n,): the places of the classes of the rows; nobody: rows that nobody can label."""
+    """Plays a campaign; truth (n,): the places of the classes of the rows; nobody: rows that no annotator can label."""
 
     rows: Rows
     truth: np.ndarray

@@ -1,4 +1,4 @@
-"""The judge of smallest enclosing balls: what is true of a centre, of weights and of rows, by NumPy alone."""
+"""The judges of smallest enclosing balls and of soft ones: what is true of centre, weights and rows, by NumPy alone."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from forge_judge import coreset_x, counts_asked, facts, same, scaled, scaling_lies
+from forge_judge import coreset_x, counts_asked, facts, same, scaled, scaling_lies, value_status
 
 if TYPE_CHECKING:
     from forge_specimens import Arrays, Record, Rows
@@ -85,5 +85,60 @@ class BallJudge:
             yield f"weights that sum to {alpha.sum()}, the least is {alpha.min(initial=0.0)}"
         off = X[ids] - alpha @ X[ids]
         proven = float(np.sqrt(max(0.0, alpha @ (off**2).sum(axis=1))))
+        if not lower <= proven * (1 + 1e-8) + 1e-12:
+            yield f"lower {lower}, the weights prove {proven}"
+
+
+class SoftBallJudge(BallJudge):
+    """``centre``: that of an honest model, whose value can be reached."""
+
+    def __init__(self, rows: Rows) -> None:
+        super().__init__(rows)
+        self.centre = np.zeros(0)
+
+    def learn(self, record: Record, arrays: Arrays) -> None:
+        """The centre of an honest model."""
+        self.centre = arrays["centre"]
+
+    def lies(self, record: Record, arrays: Arrays) -> list[str]:
+        """What is false of a soft ball."""
+        X, mine = scaled(self.rows, record, arrays), self.counted(record)
+        found = [*facts(self.rows, record, arrays["coreset_ids"], X), *scaling_lies(self.rows, record, arrays)]
+        if not mine.any():
+            return [*found, "no row counts"]
+        s = np.where(mine, 1.0 if self.rows.weights is None else self.rows.weights, 0.0)
+        boxes, square = s / (record["parameters"]["nu"] * s.sum()), float(arrays["square"][0])
+        if record["parameters"]["nu"] * mine.sum() < 1:
+            found.append("nu leaves no row outside")
+        beyond = np.maximum(((X - arrays["centre"]) ** 2).sum(axis=1) - square, 0.0)
+        found += value_status(record, square + float(boxes @ beyond), self._value(X, boxes))
+        return [*found, *self._weights(record, arrays, X, boxes)]
+
+    def _value(self, X: np.ndarray, boxes: np.ndarray) -> float:
+        squares = ((X - self.centre) ** 2).sum(axis=1)
+        order = np.argsort(-squares)
+        shares = np.diff(np.minimum(np.cumsum(np.append(0.0, boxes[order])), 1.0))
+        return float(shares @ squares[order])
+
+    def _weights(self, record: Record, arrays: Arrays, X: np.ndarray, boxes: np.ndarray) -> Iterator[str]:
+        ids, alpha, lower = arrays["coreset_ids"], arrays["alpha"], record["certificate"]["lower"]
+        if len(set(ids.tolist())) < len(ids) or not ((ids >= 0) & (ids < len(X))).all():
+            yield f"coreset rows {ids}"
+            return
+        if not (boxes[ids] > 0).all():
+            yield "a row of the coreset does not count"
+        if lower is None:
+            return
+        if not (alpha <= boxes[ids] * (1 + 1e-8)).all():
+            yield "a weight is too large"
+        off = X - arrays["reference"]
+        squares = (off**2).sum(axis=1)
+        a = np.where(squares > arrays["threshold"][0], boxes, 0.0)
+        a[ids] = alpha
+        total = float(a.sum())
+        a /= max(1.0, total)
+        missing = max(0.0, 1.0 - total)
+        move = a @ off
+        proven = float(a @ squares - move @ move / (1 - missing)) if missing < 1 else 0.0
         if not lower <= proven * (1 + 1e-8) + 1e-12:
             yield f"lower {lower}, the weights prove {proven}"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 import forge_solve
-from forge_ball import BallJudge
+from forge_ball import BallJudge, SoftBallJudge
 from forge_ellipsoid import EllipsoidJudge
 from forge_judge import Judge, coreset_x, facts, fold, margin_status, same, scaled, scaling_lies, value_status
 
@@ -246,7 +246,12 @@ class Bench:
 
     def __init__(self, specimen: Specimen) -> None:
         problem = "" if specimen.fleet else specimen.record["problem"]
-        judges = {"crammer_singer": SeveralJudge, "ball": BallJudge, "ellipsoid": EllipsoidJudge}
+        judges = {
+            "crammer_singer": SeveralJudge,
+            "ball": BallJudge,
+            "soft_ball": SoftBallJudge,
+            "ellipsoid": EllipsoidJudge,
+        }
         self.fleet = FleetJudge(specimen.rows) if specimen.fleet else None
         self.single: Any = judges.get(problem, Judge)(specimen.rows)
         if self.fleet:

@@ -83,7 +83,7 @@ def stopped(rng: np.random.Generator, draft: Draft) -> str:
     """Of a run that was stopped, with other bounds."""
     draft.record["status"] = "stopped"
     told = one_bound(rng, draft)
-    value = draft.record["problem"] == "soft_margin" or "loss" in draft.asked
+    value = draft.record["problem"] in ("soft_margin", "soft_ball") or "loss" in draft.asked
     shape = {"ball": "radius", "ellipsoid": "volume_radius"}.get(draft.record["problem"])
     draft.claims["kind"] = shape or ("duality_gap" if value else "margin")
     return f"stopped, {told}"

@@ -153,6 +153,7 @@ MODELS: tuple[Rule, ...] = (
     Rule(rf"{_MODEL}parameters\.(C|class_weight(\.\d)?)", _anything, "other prices whose bounds these may be: judged"),
     Rule(rf"{_MODEL}parameters\.(intercept|loss|scaling)", _anything, "where nothing is claimed of it: judged"),
     Rule(rf"{_MODEL}parameters\.only", _same_text, "the same label, asked for as text"),
+    Rule(rf"{_MODEL}parameters\.nu", _number, "another share, whose bounds these may be: judged"),
     Rule(rf"{_MODEL}constant", _number, "another power of two, another problem, whose bounds these may be: judged"),
     Rule(rf"{_MODEL}parameters\.outliers(\.\d+)?", _anything, "the same numbers, asked for in another way: judged"),
     Rule(rf"{_FLEET}evaluations", _none_left, "nothing is claimed of how members do together"),
@@ -173,7 +174,7 @@ MODELS: tuple[Rule, ...] = (
     ),
     Rule(rf"{_ARRAYS}outliers_(gains|nodes|proof_values)", _numbers, "said to be unchecked"),
     Rule(
-        rf"{_ARRAYS}(w|b|hypothesis|centre|axes|span_slopes|span_offsets|span_residuals|reference|reference_of|move|ramp|shift|factor|{_CORESET})",
+        rf"{_ARRAYS}(w|b|hypothesis|centre|square|threshold|axes|span_slopes|span_offsets|span_residuals|reference|reference_of|move|ramp|shift|factor|{_CORESET})",
         _same_kind,
         "judged",
     ),

@@ -18,8 +18,7 @@ import pytest
 import scipy.sparse as sp
 
 import coremargin
-from coremargin.data.relabel import write_labels
-from coremargin.data.reweigh import set_weights
+from coremargin.data.amend import set_weights, write_labels
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import CoremarginError
@@ -225,6 +224,9 @@ ASKED: dict[str, tuple[str, dict[str, Any]]] = {
     "ellipsoid": ("apart", {"one_class": "ellipsoid"}),
     "ellipsoid-class": ("noisy64", {"one_class": "ellipsoid", "only": "yes", "scaling": "standard", "epsilon": 1e-6}),
     "ellipsoid-sparse": ("heavy", {"one_class": "ellipsoid", "epsilon": 0.1}),
+    "soft-ball": ("apart", {"one_class": "ball", "nu": 0.1, "epsilon": 1e-6}),
+    "soft-ball-class": ("noisy64", {"one_class": "ball", "nu": 0.3, "only": "yes", "scaling": "standard"}),
+    "soft-ball-sparse": ("heavy", {"one_class": "ball", "nu": 0.2}),
     "packed": ("zstd", {}),
     "changed": ("changed", {}),
     "packed-sparse": ("lz4", {"loss": "hinge", "C": 0.5}),
@@ -265,6 +267,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "pair": ("pair", "pair-folds"),
     "ball": ("ball", "ball-class", "ball-sparse", "ball-outliers"),
     "ellipsoid": ("ellipsoid", "ellipsoid-class", "ellipsoid-sparse"),
+    "soft-ball": ("soft-ball", "soft-ball-class", "soft-ball-sparse"),
 }
 
 #: The same with mutated stores: of dense rows, some compressed, some with weights; of sparse rows with weights; with

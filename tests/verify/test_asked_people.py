@@ -92,8 +92,8 @@ class Person:
 @pytest.mark.parametrize("seed", [pytest.param(k, marks=pytest.mark.slow if k > 1 else ()) for k in range(12)])
 @pytest.mark.parametrize("sort", list(SORTS))
 def test_what_people_leave_is_confirmed(tmp_path: Path, sort: str, seed: int) -> None:
-    """Rows that nobody can label, skipped ones, late, corrected and taken back answers, of dense and sparse rows and of
-    such without weight; stopped anywhere, or at the end.
+    """Rows that no annotator can label, skipped ones, late, corrected and taken back answers, of dense and sparse rows
+    and of rows without weight; stopped anywhere, or at the end.
     """
     kind, asked = SORTS[sort]
     rng = np.random.default_rng([seed, 12])

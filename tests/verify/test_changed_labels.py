@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from coremargin.cli import main
-from coremargin.data.relabel import write_labels
+from coremargin.data.amend import write_labels
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import DamagedChunk

@@ -11,8 +11,7 @@ import pytest
 import zarr
 
 import coremargin
-from coremargin.data.relabel import write_labels
-from coremargin.data.reweigh import remove_rows, set_weights
+from coremargin.data.amend import remove_rows, set_weights, write_labels
 from coremargin.errors import DamagedChunk, StoreError
 from coremargin.models.model import Model
 from coremargin.verify.examine import examine

@@ -63,7 +63,9 @@ def make_model(store: Path, *, record: dict[str, Any] | None = None, certificate
         "coreset_x": X[:2].astype(np.float64),
         "coreset_y": np.array([-1, 1]),
     }
-    return Model(record=values | (record or {}), **(default | arrays))
+    numbers = default | arrays
+    rows = numbers.pop("coreset_x")
+    return Model(values | (record or {}), numbers | {"b": np.array([numbers["b"]])}, rows)
 
 
 def saved(model: Model, path: Path) -> Path:

@@ -119,8 +119,8 @@ def test_what_is_proven_is_told(specimens: dict[str, Played], tmp_path: Path) ->
     shown, [text] = one.record["evidence"], [check.text for check in found.checks if check.name == "evidence"]
     assert f"{shown['draws']} draws of {shown['population']} rows, {shown['wrong']} of them wrong" in text
     assert f"at most {shown['error_bound']} are labelled wrongly and, if all of them have a label, at least" in text
-    assert f"{one.record['unsure']} rows apart that nobody could label" in text
-    assert any("nobody could label the rows" in told for told in found.unchecked)
+    assert f"{one.record['unsure']} rows apart that no annotator could label" in text
+    assert any("no annotator could label the rows" in told for told in found.unchecked)
     alone = examine(tmp_path / "c" / "model", one.rows.path)
     assert any("number of draws was fixed" in told for told in alone.unchecked)
     assert not any("number of draws was fixed" in told for told in found.unchecked)
@@ -300,7 +300,7 @@ def turned_wrong(played: Played) -> None:
 
 
 def called_unsure(played: Played) -> None:
-    """A wrong draw is said to be a row that nobody could label; the next one takes its place, all numbers fit."""
+    """A wrong draw is said to be a row that no annotator could label; the next one takes its place, all numbers fit."""
     k = int(wrong_draws(played)[0])
     arrays, shown, claims = played.arrays, played.record["evidence"], played.record["certificate"]
     row = int(arrays["draws_ids"][k])
@@ -321,7 +321,7 @@ def called_unsure(played: Played) -> None:
 
 
 def more_unsure(count: int) -> Change:
-    """Rows that nobody asked about are said to be such that nobody could label; the population is told without."""
+    """Rows that were not asked about are recorded as unsure; the population is given without them."""
 
     def change(played: Played) -> None:
         arrays, shown = played.arrays, played.record["evidence"]
@@ -338,7 +338,7 @@ def more_unsure(count: int) -> Change:
 
 
 def less_unsure(why: str) -> Change:
-    """A row that nobody could label, asked about for this reason, is left out of those."""
+    """A row that no annotator could label, asked about for this reason, is left out of those."""
 
     def change(played: Played) -> None:
         row = next(line["row"] for line in played.lines if line["action"] == "unsure" and line["why"] == why)
@@ -685,14 +685,14 @@ def unsure_meanwhile(played: Played) -> None:
 
 
 def unsure_of_answered(played: Played) -> None:
-    """That nobody can label it is said of a draw that is answered: the answer holds."""
+    """That no annotator can label it is said of a draw that is answered: the answer holds."""
     k = first_draw(played)
     k = next(place for place in range(k, len(played.lines)) if played.lines[place]["action"] == "label")
     played.lines.insert(k + 1, {**played.lines[k], "action": "unsure", "label": None})
 
 
 def unsure_line(change: str) -> Change:
-    """A line that says that nobody can label a row is gone, or one of another row."""
+    """A line that says that no annotator can label a row is gone, or one of another row."""
 
     def changed(played: Played) -> None:
         k = next(k for k, line in enumerate(played.lines) if line["action"] == "unsure")
@@ -708,7 +708,7 @@ def unsure_line(change: str) -> Change:
 
 
 def put_aside(**words: Any) -> Change:
-    """When all draws are answered, rows that were not drawn are said to be such that nobody could label, and no
+    """When all draws are answered, rows that were not drawn are said to be such that no annotator could label, and no
     longer counted. Chosen among those that the model has right, they would make any claim true of what is left.
     """
 
@@ -782,7 +782,7 @@ def later_wrong(count: int) -> Change:
 
 
 def drawn_though_unsure(played: Played) -> None:
-    """A row that nobody could label before attempt 1 began is answered as a draw of it."""
+    """A row that no annotator could label before attempt 1 began is answered as a draw of it."""
     row = next(line["row"] for line in played.lines if line["action"] == "unsure" and line["why"] == "example")
     k = next(k for k, line in enumerate(played.lines) if line["attempt"] == 1)
     played.lines.insert(k + 5, {**played.lines[k], "row": row, "action": "label", "label": TWO[0]})
@@ -822,7 +822,7 @@ CAMPAIGNS: dict[str, tuple[str, Change, set[str]]] = {
     "by class, an answer that came meanwhile": ("by class", asked_meanwhile, {"attempt"}),
     "a draw answered that nobody could": ("soft", unsure_meanwhile, {"attempt"}),
     "the first attempt again": ("again", evidence(attempt=1), {"draws", "attempt"}),
-    "a draw of attempt 1 that nobody could label": (
+    "a draw of attempt 1 that no annotator could label": (
         "anew", drawn_though_unsure, {"earlier draws", "answers", "evidence"},
     ),
     "too many wrong answers later": ("soft", later_wrong(70), {"late answers"}),

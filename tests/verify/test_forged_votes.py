@@ -68,7 +68,9 @@ def test_honest_votes_are_confirmed(asked: Folder) -> None:
     [text] = [check.text for check in found.checks if check.name == "votes"]
     voters = [line["who"] for line in lines_in(asked[0] / "answers.jsonl") if line["action"] == "label"]
     others = voters.count("judith")
-    apart = f"; {others} are examples, or of who settles the rest, which nobody votes about" if others else ""
+    apart = (
+        f"; {others} are examples, or of the annotator who settles the rest, which are not voted on" if others else ""
+    )
     assert text == f"{len(voters) - others} labels were settled by those of 2 people or more{apart}"
 
 

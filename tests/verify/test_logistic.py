@@ -91,7 +91,7 @@ def shares_of(model: Model, X: np.ndarray, labels: list[Any]) -> list[Decimal]:
         y = 1 if label == "b" else -1
         m, t = (
             y * sum((Decimal(float(a)) * Decimal(float(b)) for a, b in zip(x, at[:-1], strict=True)), Decimal(at[-1]))
-            for at in (model.extra["reference"], model.extra["move"])
+            for at in (model.numbers["reference"], model.numbers["move"])
         )
         s = 1 / (1 + m.exp())
         found.append(min(Decimal(1), max(Decimal(0), s - s * (1 - s) * t)))

@@ -229,7 +229,7 @@ def test_honest_specimens_are_what_they_are_called(specimens: Specimens) -> None
     records = [specimens[name].record for name in ASKED]
     assert {record["status"] for record in records} == {"certified", "not_separable", "stopped"}
     assert {record["problem"] for record in records} == {
-        "hard_margin", "soft_margin", "logistic", "outliers", "crammer_singer",
+        "hard_margin", "soft_margin", "logistic", "outliers", "crammer_singer", "ball", "soft_ball",
     }  # fmt: skip
     assert {record["parameters"].get("scaling") for record in records} == {
         None, "standard", "minmax", "maxabs", "rownorm",

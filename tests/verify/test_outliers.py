@@ -17,7 +17,7 @@ import coremargin
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import CheckpointError, ClaimRefuted, DataError, SpecError, UsageError
-from coremargin.formats.outlier_counts import outlier_counts
+from coremargin.formats.outliers import outlier_counts
 from coremargin.maths.outliers.ragged import Ragged
 from coremargin.models.model import Model
 from coremargin.problems.outliers.outlier_margin import OutlierMargin
@@ -173,7 +173,7 @@ def test_a_leaf_that_is_missing_leaves_a_choice_uncovered(store: Path, tmp_path:
     place = tmp_path / "deep.zarr"
     with StoreWriter.create(place, features=4, dtype="float64", chunk_bytes=1 << 20) as writer:
         writer.write(X, y.tolist())
-    ledger = Model.load(out).extra
+    ledger = Model.load(out).numbers
     paths, proofs = ledger["outliers_proof_paths_ends"], ledger["outliers_proof_proofs_ends"]
     assert len(paths) > 1
     fewer = altered(
@@ -231,7 +231,7 @@ def test_bounds_of_a_stopped_path_do_not_fall(hard: tuple[Path, Path]) -> None:
     """The model has them in order for every k; those without a proof of their own rest on that of a larger k."""
     found = outlier_table(Model.load(hard[0]))
     lower, upper = np.array([[step.lower or 0.0, step.upper or np.inf] for step in found.steps]).T
-    leaves = Model.load(hard[0]).extra["outliers_proof_leaves"]
+    leaves = Model.load(hard[0]).numbers["outliers_proof_leaves"]
     assert (np.diff(lower) >= 0).all()
     assert (upper[:-1] <= upper[1:]).all()
     assert (lower <= upper).all()
@@ -243,7 +243,7 @@ def test_bounds_of_a_stopped_path_do_not_fall(hard: tuple[Path, Path]) -> None:
 
 def test_a_proof_for_more_outliers_is_one_for_fewer(model: Path, store: Path, tmp_path: Path) -> None:
     """The proof for 4 alone proves its bound for 3 too, and no lower one; that for 3 proves nothing about 4."""
-    ledger = Model.load(model).extra
+    ledger = Model.load(model).numbers
     upper, leaves = ledger["outliers_upper"], ledger["outliers_proof_leaves"]
     assert leaves.min() > 0
     assert upper[3] < upper[4]

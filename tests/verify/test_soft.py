@@ -106,7 +106,7 @@ def exact_value(X: np.ndarray, signs: list[int], class_c: dict[int, Fraction], m
 
 def exact_dual(X: np.ndarray, signs: list[int], class_c: dict[int, Fraction], model: Model) -> Fraction:
     """D in rational arithmetic; the hinge's duals as given, in the box and moved to balance."""
-    reference = [Fraction(x) for x in model.extra["reference"].tolist()]
+    reference = [Fraction(x) for x in model.numbers["reference"].tolist()]
     known = dict(zip(model.coreset_ids.tolist(), model.alpha.tolist(), strict=True))
     squared, intercept = model.parameters["loss"] == "squared_hinge", model.parameters["intercept"]
     a: dict[int, Fraction] = {}
@@ -381,11 +381,7 @@ def hand_made(path: Path, store: Path, cost: float, intercept: bool, **arrays: n
         },
         "software": {},
     }  # fmt: skip
-    reference = arrays.pop("reference")
-    model = Model(
-        record=record, w=np.zeros(d), b=float(intercept), coreset_x=np.zeros((m, 0)), extra={"reference": reference},
-        **arrays,
-    )  # fmt: skip
+    model = Model(record, {"w": np.zeros(d), "b": np.array([float(intercept)]), **arrays}, np.zeros((m, 0)))
     model.save(path, {}, [])
     return path
 

@@ -205,8 +205,8 @@ def test_a_true_certificate_is_confirmed(proven: tuple[Path, Path]) -> None:
     """What one read has proven holds, and the point proves more than was claimed of it."""
     model, store = proven
     known = Model.load(model)
-    assert known.extra["ramp"].shape == (1,)
-    assert known.extra["reference"].shape == (5,)
+    assert known.numbers["ramp"].shape == (1,)
+    assert known.numbers["reference"].shape == (5,)
     result = verify(model, store)
     assert result.status == "certified"
     assert result.claimed_lower <= result.lower <= result.upper <= result.claimed_upper

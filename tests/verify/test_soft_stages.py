@@ -55,9 +55,9 @@ def test_a_true_certificate_is_confirmed(proven: tuple[Path, Path]) -> None:
     """What one read has proven holds, with several references, and most rows far from the margin."""
     model, store = proven
     known = Model.load(model)
-    assert known.extra["reference"].shape == (len(np.unique(known.extra["reference_of"])), 5)
-    assert len(known.extra["reference"]) >= 2
-    assert len(known.extra["reference_of"]) == ROWS // CHUNK
+    assert known.numbers["reference"].shape == (len(np.unique(known.numbers["reference_of"])), 5)
+    assert len(known.numbers["reference"]) >= 2
+    assert len(known.numbers["reference_of"]) == ROWS // CHUNK
     assert 0 < len(known.alpha) < 0.7 * ROWS
     result = verify(model, store)
     assert result.claimed_lower <= result.lower <= result.upper <= result.claimed_upper

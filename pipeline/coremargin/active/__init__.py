@@ -1,7 +1,7 @@
 """Few labels for many rows: a campaign asks people, or a file, about rows of a store until its margin is proven.
 
-``Campaign`` is a folder that can be killed at any moment and gone on with; ``ActiveLearner`` is for arrays in memory,
-``StreamLearner`` for rows that come one after the other and do not stay.
+``Campaign`` is a folder, from which a killed process resumes; ``ActiveLearner`` is for arrays in memory, and
+``StreamLearner`` for a stream of rows that are not stored.
 """
 
 from __future__ import annotations

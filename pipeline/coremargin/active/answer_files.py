@@ -1,4 +1,4 @@
-"""Files of answers and questions, and files that play the person who answers."""
+"""Files of answers and questions, and files that answer in place of a person."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import numpy as np
 
 from coremargin.active.answers import Given
 from coremargin.data.files import output_errors
+from coremargin.data.labels import label_from_text, label_from_value
 from coremargin.data.sources.numpy_files import is_npy, map_npy
 from coremargin.data.sources.sidecars import parse_labels
-from coremargin.data.sources.vocabulary import label_from_text, label_from_value
 from coremargin.data.store import Store
 from coremargin.errors import DataError, OutputError, UsageError
 from coremargin.formats.current_answers import same
@@ -34,17 +34,17 @@ PARQUET = (".parquet", ".pq")
 
 
 def kind_of(path: Path) -> Kind:
-    """What a file of this name is."""
+    """The format of a file, by its name."""
     return "jsonl" if path.suffix in JSON_LINES else "parquet" if path.suffix in PARQUET else "csv"
 
 
 def write_table(
     path: Path, rows: Sequence[Mapping[str, Any]], columns: Mapping[str, type], kind: Kind | None = None
 ) -> None:
-    """Write rows to a new file. columns: names, and of what kind their values are; a value may be missing.
+    """Write rows to a new file. columns: the type of the values by column name; a value may be missing.
 
-    kind: of the file; None: by its name. JSON lines have the keys that their rows have. Raises OutputError where a file
-    is there: nothing is ever written over one.
+    kind: the file format; None: by its name. JSON lines have the keys of their rows. Raises OutputError if the file
+    exists: none is overwritten.
     """
     makers = {"csv": _csv_bytes, "jsonl": _json_bytes, "parquet": _parquet_bytes}
     data = makers[kind or kind_of(path)](rows, columns)
@@ -81,7 +81,7 @@ def _as(kind: type, value: Any) -> Any:
 
 
 def parquet_batches(path: Path, needed: Sequence[str], wanted: Sequence[str]) -> Iterator[list[dict[str, Any]]]:
-    """The rows of a Parquet file, some at a time. needed: columns that it must have; wanted: those that it may have.
+    """The rows of a Parquet file, in batches. needed: columns that it must have; wanted: columns that it may have.
 
     Raises DataError, UsageError.
     """
@@ -107,15 +107,15 @@ def parquet_batches(path: Path, needed: Sequence[str], wanted: Sequence[str]) ->
 
 LARGEST = 1 << 31  #: bytes of a file of answers
 _DELIMITERS = ",;\t"
-DIGITS = 20  #: of a row's number; more are none of a store's
+DIGITS = 20  #: most digits of a row number
 COLUMNS = {"row": int, "why": str, "attempt": int, "label": str, "action": str}
 
 Oracle = Callable[[Sequence[int]], Mapping[int, Any]]  #: labels of some of the rows, by row
 
 
 def read_answers_of(path: Path) -> list[Given]:
-    """The answers in a CSV, JSONL or Parquet file, as ``write_questions`` begins it; rows without a label are passed
-    over.
+    """The answers in a CSV, JSONL or Parquet file with the columns of ``write_questions``; rows without a label are
+    skipped.
 
     Raises DataError that names the line.
     """
@@ -136,7 +136,7 @@ def read_answers_of(path: Path) -> list[Given]:
 
 
 def refuse_taken(path: Path, campaign: Path) -> None:
-    """Raises UsageError where answers may be in a file that people have typed, OutputError where none can be written.
+    """Raises UsageError if the file exists, as it may hold answers; OutputError if the folder cannot be written.
 
     campaign: its folder, for the message.
     """
@@ -150,13 +150,13 @@ def refuse_taken(path: Path, campaign: Path) -> None:
 
 
 def write_questions(path: Path, questions: Iterable[Question], kind: Kind | None = None) -> None:
-    """Write questions for people to fill in. kind: of the file; None: by its name. Raises OutputError."""
+    """Write questions for people to fill in. kind: the file format; None: by its name. Raises OutputError."""
     rows = [{"row": one.row, "why": one.why, "attempt": one.attempt, "label": None} for one in questions]
     write_waiting(lambda: write_table(path, rows, COLUMNS, kind))
 
 
 def write_waiting(write: Callable[[], object]) -> None:
-    """Write questions that are booked by now. Raises OutputError that says how to have them again."""
+    """Write questions that are already recorded as asked. Raises OutputError with the command that repeats them."""
     try:
         write()
     except OutputError as error:
@@ -164,10 +164,10 @@ def write_waiting(write: Callable[[], object]) -> None:
 
 
 def oracle_of(path: Path, *rows: int) -> Oracle:
-    """Who answers about a store of so many rows from a file: a store with labels; CSV, JSONL or Parquet of row and
-    label; one label a row, as text or NPY. Raises DataError, UsageError.
+    """An oracle that answers from a file: a store with labels; CSV, JSONL or Parquet of row and label; or one label per
+    row, as text or NPY. Raises DataError, UsageError.
 
-    rows: of the commit that a campaign is about, and of the last one, which it may come to.
+    rows: the numbers of rows of the campaign's commit and of the store's last commit.
     """
     if path.is_dir():
         return _store_oracle(Store.open(path))
@@ -176,7 +176,7 @@ def oracle_of(path: Path, *rows: int) -> Oracle:
     text = "" if path.suffix in PARQUET else _text(path)
     if path.suffix in (*PARQUET, *JSON_LINES, ".csv", ".tsv") or _delimiter(text) is not None:
         return _oracle_of_rows(((one.place, one.row, one.label) for one in read_answers_of(path)), rows)
-    lines = text.split("\n")  # a label may hold what other functions take for the end of a line
+    lines = text.split("\n")  # not splitlines: labels may contain its other line ends
     while lines and not lines[-1].strip():
         lines.pop()
     found = list(parse_labels(lines))
@@ -187,7 +187,7 @@ def oracle_of(path: Path, *rows: int) -> Oracle:
 
 
 def _oracle_of_rows(found: Iterable[tuple[str, int, Any]], rows: Sequence[int]) -> Oracle:
-    """An oracle of places, rows and labels."""
+    """An oracle of (place in the file, row, label)."""
     labels = dict[int, Any]()
     for place, row, label in found:
         if not 0 <= row < max(rows):
@@ -202,7 +202,7 @@ def _oracle_of_rows(found: Iterable[tuple[str, int, Any]], rows: Sequence[int]) 
 
 
 def _agree(first: Any, second: Any) -> bool:
-    """Whether two spellings are of one label."""
+    """Whether two texts are spellings of one label."""
     one, other = (label_from_text(label) if isinstance(label, str) else label for label in (first, second))
     return same(one, other)
 
@@ -263,7 +263,7 @@ def _text(path: Path) -> str:
 
 
 def _delimiter(text: str) -> str | None:
-    """What separates the columns of a table whose head has rows and labels; None where a text is no such table."""
+    """The separator of a table with the columns row and label; None if the text is no such table."""
     head = text.split("\n", 1)[0]
     for mark in _DELIMITERS:
         names = {name.strip().strip('"').lower() for name in head.split(mark)}
@@ -282,7 +282,7 @@ def _csv_lines(text: str, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             f"{path}, line 1: expected a head with the columns row and label, separated by a comma, a semicolon or a "
             "tab, found none; add it"
         )
-    _whole_lines(text, path)
+    _check_line_end(text, path)
     reader = csv.DictReader(io.StringIO(text, newline=""), strict=True, delimiter=mark)
     try:
         names = [name.strip().lower() for name in reader.fieldnames or ()]
@@ -311,8 +311,8 @@ def _json_lines(text: str, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             yield place, values
 
 
-def _whole_lines(text: str, path: Path) -> None:
-    """A last line without its end may be half of one: a label cut short would be another label."""
+def _check_line_end(text: str, path: Path) -> None:
+    """Raises DataError if the last line has no line end: its label may be truncated."""
     if not text.endswith("\n"):
         raise DataError(
             f"{path}, line {text.count(chr(10)) + 1}: expected the end of the line, found the end of the file: it may "

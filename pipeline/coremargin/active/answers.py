@@ -1,4 +1,4 @@
-"""Answers as people give them, checked against what was asked and known, before a line of them is written."""
+"""Answers of people, checked against open questions and earlier answers before they are written to the log."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from coremargin.data.labels import checked_label, is_missing
-from coremargin.data.sources.vocabulary import label_from_text
+from coremargin.data.labels import checked_label, is_missing, label_from_text
 from coremargin.errors import DataError, LabelError, UsageError
 from coremargin.formats.answers import ACTIONS, Action
 from coremargin.formats.current_answers import CurrentAnswers, fits, same
@@ -20,19 +19,19 @@ from coremargin.formats.limits import MOST_CLASSES
 from coremargin.formats.model_record import different_labels
 from coremargin.formats.strict_json import cut
 
-#: What to do where a third label is no mistake.
+#: Advice if a third label is no mistake.
 THIRD = (
     "more classes than two are named when a campaign begins: `coremargin active start STORE --out NEW --classes A,B,C "
     "--examples OLD` takes over the answers that hold"
 )
-#: Why something stops where draws find no row of a class.
+#: The reason for the end if draws find no row of a class.
 LACKING = "there is a class that no answer has"
 
 
 def match_label(given: Any, classes: Sequence[Any], place: str, *, named: bool = True) -> Any:
-    """The campaign's label for a given value; classes: those known, fewer than two where others may come.
+    """The campaign's label for a given value; classes: the known ones, fewer than two if others may follow.
 
-    A text means the label that is written like it. named: whether the classes were known from the start on. Raises
+    A text means the label that is written like it. named: whether the campaign began with named classes. Raises
     LabelError for any other label.
     """
     missing = is_missing(given)
@@ -77,7 +76,7 @@ def _written(label: Any) -> tuple[str, ...]:
 
 
 def codes_of(labels: Mapping[int, Any], classes: Sequence[Any]) -> dict[int, int]:
-    """The place of its class by row."""
+    """Class codes by row."""
     places = {key_of(label): code for code, label in enumerate(classes)}
     return {row: places[key_of(label)] for row, label in labels.items()}
 
@@ -91,9 +90,9 @@ def counts_of(labels: Mapping[int, Any], classes: Sequence[Any]) -> list[int]:
 def describe_missing_classes(
     classes: Sequence[Any], seen: Collection[int], number: int, answers: int, most: str = ""
 ) -> str:
-    """What is wrong where there is a class that no answer has; number: how many there are, of two some not yet known.
+    """The message about classes without answers; number: how many classes there are, some perhaps not yet known.
 
-    seen: places of the classes that answers have; most: the rows that may be of another, as far as draws tell.
+    seen: codes of the classes with answers; most: bound on the rows of other classes, from the draws.
     """
     if number == 2:
         wanted, found = "two classes", [f"all of them {cut(repr(classes[code]))}" for code in seen]
@@ -112,7 +111,7 @@ def key_of(label: Any) -> tuple[bool, Any]:
 
 @dataclass(frozen=True)
 class Given:
-    """One answer as it was given: what ``Campaign.answer`` takes.
+    """One answer, as ``Campaign.answer`` takes it.
 
     Parameters
     ----------
@@ -121,15 +120,15 @@ class Given:
     label : object
         The label; None where the action is not about one.
     action : {"label", "skip", "unsure", "undo", "correct"}, default "label"
-        What is said of the row.
+        The kind of the answer.
     place : str, default ""
-        Where it stands, for messages.
+        Its place in a file, for messages.
     id : str, optional
         32 hexadecimal digits, of an answer that may be sent more than once.
     when : str, optional
-        When it was given, in UTC as "2026-01-31T12:00:00Z"; None: when it is recorded.
+        Time of the answer, in UTC as "2026-01-31T12:00:00Z"; None: when it is recorded.
     who : str, optional
-        Who gives it; None: whoever tells it.
+        Name of the annotator; None: the caller's ``who``.
     """
 
     row: int
@@ -143,9 +142,10 @@ class Given:
 
 @dataclass(frozen=True)
 class AnswerContext:
-    """What answers are checked against: labels that hold with their classes, and rows that may be answered.
+    """The state that answers are checked against: current labels, classes, and rows that may be answered.
 
-    rows: of the store. examples: answers of any row are accepted, asked about or not. last: the last action of rows.
+    rows: their number in the store. examples: accept answers about any row, queried or not. last: the last action by
+    row.
     """
 
     current: CurrentAnswers
@@ -169,17 +169,17 @@ def check_number(n: Any) -> None:
 
 
 def check_answers(given: Iterable[Given], known: AnswerContext) -> list[Given]:
-    """The answers that are new, with labels of the campaign's classes; repeating an answer is no error.
+    """The new answers, with labels of the campaign's classes; repeated answers are skipped.
 
-    Raises DataError and LabelError: a row that was not asked about, an unknown label, two answers for a row that
-    differ, a change of an answer that there is not. Nothing is recorded then.
+    Raises DataError and LabelError: a row that was not queried, an unknown label, two different answers about a row, a
+    change of a missing answer. Nothing is recorded then.
     """
     current, found = known.current.copy(), list[Given]()
     labels = current.labels
     for one in given:
         last = None if one.row in labels else known.last.get(one.row)
         if last is not None and (one.action, last) in (("undo", "undo"), ("unsure", "unsure"), ("skip", "unsure")):
-            continue  # repeated, as after a kill; and an unsure row is not asked about again
+            continue  # repeated, as after a kill; unsure rows are not queried again
         _check(one, labels, known)
         label = None
         if one.action in ("label", "correct"):
@@ -217,7 +217,7 @@ def _check(one: Given, labels: Mapping[int, Any], known: AnswerContext) -> None:
 
 
 def name_of(who: str | None) -> str:
-    """A name as the log can hold it; None: the user of this process."""
+    """A name in the form of the log; None: the user of this process."""
     if who is None:
         try:
             who = getuser()

@@ -40,8 +40,7 @@ if TYPE_CHECKING:
     from coremargin.formats.answers import Action
     from coremargin.formats.choices import Loss, MapKind, ScalingKind
     from coremargin.formats.columns import ColumnsRecord
-    from coremargin.models.active import ActiveModel
-    from coremargin.models.active_classes import ActiveClassesModel
+    from coremargin.models.model import Model
 
 
 class ActiveLearner:
@@ -161,7 +160,7 @@ class ActiveLearner:
 
     @property
     def classes(self) -> list[Any]:
-        """The classes as far as they are known, of two (negative, positive)."""
+        """The classes known so far; if there are two, (negative, positive)."""
         return self._labels.classes
 
     @property
@@ -171,11 +170,11 @@ class ActiveLearner:
 
     @property
     def evidence(self) -> dict[str, Any] | None:
-        """What the draws show, once all are answered."""
+        """The bounds that the draws prove, once all are answered."""
         return self._learner.evidence(self.classes)
 
     @property
-    def model(self) -> ActiveModel | ActiveClassesModel:
+    def model(self) -> Model:
         """The model of the answers so far."""
         if not self._learner.state.answered.both_classes:
             raise UsageError("expected answers of two classes, found fewer: teach more rows first")
@@ -188,12 +187,12 @@ class ActiveLearner:
         Parameters
         ----------
         n : int, default 1
-            How many at most.
+            Largest number of rows.
 
         Returns
         -------
         ids : ndarray of shape (m,)
-            Row numbers of the pool; empty when all is proven.
+            Row numbers of the pool; empty once the claim is proven.
         rows : ndarray or csr_array of shape (m, d)
             The rows.
 
@@ -218,7 +217,7 @@ class ActiveLearner:
         return ids, self._base.rows_at(ids)[0]
 
     def teach(self, ids: Iterable[int], labels: Iterable[Any]) -> None:
-        """Learn labels of rows, queried or not; another label for a row that has one changes it.
+        """Learn labels of rows, queried or not; a second label for a row replaces the first.
 
         Parameters
         ----------
@@ -243,7 +242,7 @@ class ActiveLearner:
             self._answer(row, "correct" if row in self._labels.labels else "label", after)
 
     def unsure(self, ids: Iterable[int]) -> None:
-        """Exclude rows that nobody can label: they are not queried any more, and nothing is claimed of them.
+        """Exclude rows without a clear label: they are not queried any more, and the claim is not about them.
 
         A row that has a label keeps it; a row that is labelled later counts again.
 
@@ -267,7 +266,7 @@ class ActiveLearner:
         return rows
 
     def _checked(self, rows: Iterable[int], given: Iterable[Any]) -> tuple[CurrentAnswers, list[tuple[int, Any]]]:
-        """All labels with these, and the new ones: all of them are checked before one is learned."""
+        """All labels including the given ones, and the new ones alone; checks all before one is learned."""
         after, new = self._labels.copy(), list[tuple[int, Any]]()
         for row, one in zip(rows, given, strict=True):
             label = match_label(one, after.classes_without(row), f"row {row}")
@@ -277,7 +276,7 @@ class ActiveLearner:
         return after, new
 
     def _answer(self, row: int, action: Action, labels: CurrentAnswers) -> None:
-        """Learn from an answer; labels: all that hold with it."""
+        """Learn from an answer; labels: all current labels, including it."""
         with one_blas_thread():
             codes = codes_of(labels.labels, labels.classes)
             learner = self._learner.answer(row, action, self._learner.draw_of(row), codes)
@@ -317,7 +316,7 @@ class ActiveLearner:
 
 
 def _as_rows(X: Any, name: str, known: ColumnsRecord | None) -> tuple[Any, ColumnsRecord | None]:
-    """Rows as an array, and their columns if they are a table, in the order of known columns.
+    """Rows as an array, and for tables the columns, in the order of known columns.
 
     Raises DataError for other columns, UsageError for columns that are not numeric.
     """

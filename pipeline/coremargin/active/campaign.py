@@ -6,22 +6,22 @@
     map.npz           the arrays of the feature map, if rows are mapped; written once
     answers.jsonl     the log: a line per answer, on disk before the next question, and one whenever rows that were
                       appended to the store are included; append-only
-    votes.jsonl       if several people are asked about each row: what each of them says, chained as the log is
-    telling           answers that are in the log together or not at all; there only while they are written
-    inbox.jsonl       answers that came while another process held the campaign, for the log
+    votes.jsonl       if several people label each row: the answer of each, chained by hashes like the log
+    telling           answers that enter the log all together or not at all; exists only while they are written
+    inbox.jsonl       answers received while another process held the lock; they go to the log next
     label-studio.jsonl  annotations received from Label Studio; append-only
-    asked.json        rows that were asked about, written before anybody sees them
-    state/            a checkpoint: what the log would give again, with its scans and solves; may be lost
+    asked.json        queried rows, written before a question is shown
+    state/            a checkpoint that saves recomputing scans and solves from the log; may be lost
     model/            the model, when the campaign is certified or stopped
 
-The state is a function of the first three files and of the store, to the bit if the same coremargin computes it on the
-same kind of processor: answers are learned one at a time in the order of the log, except for the examples that it
-begins with, which are learned together. Each line says how many scans there were before it, and for which attempt its
-row was drawn, to try which hypothesis. On other machines attempts that were begun stay spent, as do those that tried
-another hypothesis.
+The state is a function of the first three files and of the store: answers are learned one at a time in the order of the
+log, except for the examples at its beginning, which are learned together. The same coremargin on the same kind of
+processor computes the same bits. Each line of the log has the number of scans before it and, if its row was drawn, the
+attempt and the hash of the tested hypothesis. If another machine computes another hypothesis, the attempts that were
+begun stay used up.
 
-The store may grow meanwhile: when a scan is due, a running campaign looks for appended rows and includes all of them.
-No other change of the store counts as growth.
+The store may grow: before each scan, a running campaign includes all appended rows. Any other change of the store is an
+error.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ from coremargin.active.questions import Questions
 from coremargin.active.report import write_report
 from coremargin.active.status import Forecast, current_model, distance_of, forecast, status_of
 from coremargin.active.votes import Votes
+from coremargin.data.amend import write_labels
 from coremargin.data.folder import recover
 from coremargin.data.format import UNLABELLED
-from coremargin.data.relabel import write_labels
 from coremargin.data.store import Store
 from coremargin.engine.loop import Callbacks
 from coremargin.errors import Busy, DamagedChunk, DataError, StoreError, UsageError
@@ -71,21 +71,20 @@ from coremargin.units import parse_seconds
 
 if TYPE_CHECKING:
     from coremargin.active.external_answers import RowReport
-    from coremargin.data.relabel import LabelReport
+    from coremargin.data.amend import LabelReport
     from coremargin.formats.answers import Action, Growth
     from coremargin.formats.campaign import CampaignSettings
     from coremargin.formats.choices import Loss, MapKind, Method, ScalingKind
-    from coremargin.models.active import ActiveModel
-    from coremargin.models.active_classes import ActiveClassesModel
+    from coremargin.models.model import Model
 
 logger = logging.getLogger(__name__)
 
 
 class Campaign:
-    """Few labels for the rows of a store, from people or files, until the margin is proven.
+    """Query labels of few rows of a store, from people or files, until the margin is proven.
 
-    Every method is atomic, and what it has recorded is on disk when it returns. Several processes may use one campaign,
-    one after the other.
+    Every method is atomic, and its records are on disk when it returns. Several processes may use one campaign, one
+    after the other.
 
     Parameters
     ----------
@@ -274,8 +273,8 @@ class Campaign:
         self.close()
 
     def close(self) -> None:
-        """Save what would have to be computed again, and stop what scans were run by."""
-        with suppress(Busy), self.locked():  # nothing but time is lost where somebody else is at work
+        """Save the state, and stop the workers of scans."""
+        with suppress(Busy), self.locked():  # if another process holds the lock, the state is computed again later
             self._state.save()
         self._state.close()
 
@@ -323,7 +322,7 @@ class Campaign:
                 self._state.meters.seconds += time.perf_counter() - started
 
     def _receive(self) -> None:
-        """Record the answers that came while another process was at work."""
+        """Record the answers that arrived while another process held the lock."""
         if self._inbox.read()[1]:
             self._record_received()
         elif self._votes.several:
@@ -332,27 +331,27 @@ class Campaign:
             return
         self._update_model()
 
-    # what it is about, and its status
+    # store and status
 
     @property
     def store(self) -> Store:
-        """The rows, at the commit that the campaign is about now."""
+        """The rows, at the campaign's current commit."""
         return self._state.snapshot.store
 
     @property
     def key(self) -> str:
-        """Identifies the campaign, in 16 hexadecimal digits: tasks in other programs carry it."""
+        """The campaign's identifier, 16 hexadecimal digits, for tasks in other programs."""
         return self._first[:16]
 
     @property
     def newest_rows(self) -> int:
-        """Rows that the store has by now: more than ``store`` where some were appended. Raises StoreError."""
+        """The number of rows of the store's last commit, those appended since included. Raises StoreError."""
         newest = self._state.store.newest_after(self._state.snapshot.commit)
         return self.store.rows if newest is None else newest.rows
 
     @property
     def classes(self) -> list[Any]:
-        """The labels as far as they are known, of two (negative, positive)."""
+        """The classes known so far; if there are two, (negative, positive)."""
         with self.locked():
             return self._state.classes
 
@@ -366,25 +365,25 @@ class Campaign:
             return status_of(self._state, awaited=len(self._questions.open())) | more
 
     @property
-    def model(self) -> ActiveModel | ActiveClassesModel:
+    def model(self) -> Model:
         """The model of the answers so far."""
         with self.locked():
             return current_model(self._state)
 
     @property
     def forecast(self) -> Forecast:
-        """How many answers are still needed, as far as that can be known."""
+        """An estimate of the number of answers that are still needed."""
         with self.locked():
             return forecast(self._state.learner)
 
     @property
     def log(self) -> Log:
-        """The log, with all answers in it and the labels that hold; read it only."""
+        """The log, with all answers and the current labels; read-only."""
         with self.locked():
             return self._state.log
 
     def distance_of(self, row: int) -> tuple[float, float] | None:
-        """How far a row lies from the nearest hyperplane.
+        """The distance of a row from the nearest hyperplane.
 
         Parameters
         ----------
@@ -394,7 +393,7 @@ class Campaign:
         Returns
         -------
         (float, float) or None
-            The distance, and how far the slab reaches that rows are asked about in; None before two classes are known.
+            The distance, and half the width of the slab in which rows are queried; None before two classes are known.
         """
         with self.locked():
             return distance_of(self._state.learner, row)
@@ -410,14 +409,14 @@ class Campaign:
         Returns
         -------
         object or None
-            Its label; None where there is none.
+            Its label; None without an answer.
         """
         with self.locked():
             return self._state.log.current.labels.get(row)
 
     @property
     def answers(self) -> list[dict[str, Any]]:
-        """Current answers by row: label, who gave it and when, and why the row was asked about."""
+        """Current answers by row: label, annotator, time, and why the row was queried."""
         with self.locked():
             current = self._state.log.current.labels
             last = {line.row: line for line in self._state.log.lines if line.row in current and line.label is not None}
@@ -425,7 +424,7 @@ class Campaign:
         return [{name: getattr(last[row], name) for name in names} for row in sorted(last)]
 
     def last_answer(self, who: str | None = None) -> tuple[int, Any] | None:
-        """The last current answer of somebody.
+        """The last current answer of an annotator.
 
         Parameters
         ----------
@@ -435,14 +434,14 @@ class Campaign:
         Returns
         -------
         (int, object) or None
-            Its row and label; None where there is none.
+            Its row and label; None without an answer.
         """
         with self.locked():
             mine = self.answers_of(who)
             return mine[-1] if mine else None
 
     def answers_of(self, who: str | None = None) -> list[tuple[int, Any]]:
-        """Current answers of somebody, in their order.
+        """Current answers of an annotator, in their order.
 
         Parameters
         ----------
@@ -489,20 +488,19 @@ class Campaign:
         who : str, optional
             Who is asked; None: the user of this process.
         again : bool, default False
-            Those that were asked about before and have no answer yet, all of them, and no others; of ``who``, where
-            that is given.
+            Return all open questions, and no new ones; with ``who``, those of this person.
 
         Returns
         -------
         list of Question
-            Empty if the campaign has ended, or other answers have to come first: see ``status``.
+            Empty if the campaign has ended or waits for other answers: see ``status``.
 
         Raises
         ------
         LabelError
             All answers are the same, and draws have found no other.
         Interrupted
-            The scan was interrupted; what was read is kept.
+            The scan was interrupted; its blocks are saved.
         """
         check_number(n)
         with self.locked():
@@ -516,13 +514,13 @@ class Campaign:
     def look_ahead(self) -> bool:
         """Scan the store while answers are awaited, if no other row in memory is worth a question.
 
-        Otherwise the scan starts when all questions are answered, and annotators wait for it. It may turn out to be a
-        scan too many.
+        Otherwise the scan starts when all questions are answered, and annotators wait for it. The scan may turn out to
+        be unnecessary.
 
         Returns
         -------
         bool
-            Whether there was a scan.
+            Whether a scan ran.
         """
         with self.locked():
             found = self._questions.look_ahead()
@@ -540,12 +538,12 @@ class Campaign:
         Parameters
         ----------
         who : str, optional
-            Who says so; None: the user of this process.
+            Name for the log; None: the user of this process.
 
         Returns
         -------
         int
-            How many rows there are more; 0 where none was appended.
+            The number of appended rows.
 
         Raises
         ------
@@ -560,7 +558,7 @@ class Campaign:
     # answers
 
     def tell(self, ids: Iterable[int], labels: Iterable[Any], *, who: str | None = None, examples: bool = False) -> int:
-        """Record answers about some of the rows that were asked about, in any order.
+        """Record labels of some of the queried rows, in any order.
 
         Parameters
         ----------
@@ -571,17 +569,17 @@ class Campaign:
         who : str, optional
             Who gives them; None: the user of this process.
         examples : bool, default False
-            Accept rows that were not asked about.
+            Accept rows that were not queried.
 
         Returns
         -------
         int
-            How many are new; repeating an answer is no error.
+            The number of new answers; repeated ones are not errors.
 
         Raises
         ------
         DataError
-            A row was not asked about, or has another answer.
+            A row was not queried, or has another answer.
         LabelError
             A label is none of the classes.
         """
@@ -606,7 +604,7 @@ class Campaign:
         Returns
         -------
         int
-            1, or 0 where that was its answer.
+            1, or 0 if that already was its answer.
         """
         return self.answer([Given(row_number(row, "correct"), label, "correct", "correct")], who=who)
 
@@ -623,7 +621,7 @@ class Campaign:
         Returns
         -------
         int
-            1, or 0 where it was taken back before.
+            1, or 0 if it already was taken back.
         """
         with self.locked():
             if row is None:
@@ -634,21 +632,21 @@ class Campaign:
             return self.answer([Given(row_number(row, "undo"), None, "undo", "undo")], who=who)
 
     def skip(self, row: int, *, unsure: bool = False, who: str | None = None) -> int:
-        """Skip a question: it is asked again when no other is left.
+        """Skip a question; it is repeated when no other is left.
 
         Parameters
         ----------
         row : int
             Its row.
         unsure : bool, default False
-            Nobody knows the label: the row is not asked about again.
+            The label is unclear: the row is not queried again.
         who : str, optional
             Who says so.
 
         Returns
         -------
         int
-            1, or 0 where that was said before.
+            1, or 0 for a repetition.
         """
         action: Action = "unsure" if unsure else "skip"
         return self.answer([Given(row_number(row, action), None, action, action)], who=who)
@@ -676,7 +674,8 @@ class Campaign:
         return new
 
     def _record(self, given: Iterable[Given], who: str, *, examples: bool = False) -> int:
-        """Record answers of somebody, all or none of them; how many are new. Of several people votes come first.
+        """Record answers, all or none of them; returns the number of new ones. With several people, votes are recorded
+        first.
 
         Raises what ``Questions.checked`` does.
         """
@@ -708,16 +707,16 @@ class Campaign:
         return len(new) + len(withdrawn)
 
     def _record_settled(self) -> None:
-        """Record labels that votes have settled: also those that a killed process has left."""
+        """Record labels that votes have settled, also those that a killed process did not record."""
         for row, votes in self._votes.by_row().items():
             settled = None if row in self._state.log.current.labels else self._votes.settle(row, votes)
             if settled is not None and settled.given.id not in self._state.log.ids:
                 self._state.record(self._questions.checked([settled.given]), self._questions.asked, settled.who)
 
     def _record_received(self) -> None:
-        """Record what lies in the inbox, and empty it.
+        """Record the answers in the inbox, and empty it.
 
-        What is refused is reported and dropped: it would be in the way for ever.
+        Rejected answers are logged and dropped, as they would be rejected each time.
         """
         done = 0
         while True:
@@ -737,29 +736,29 @@ class Campaign:
                 return
 
     def follow(self, reports: Mapping[int, RowReport], *, examples: bool = False, strict: bool = False) -> FollowResult:
-        """Follow the answers that are given in another program, such as Label Studio.
+        """Record the answers that people gave in another program, such as Label Studio.
 
-        What was answered there is recorded, changed or taken back as it is there. Answers that were given here stay,
-        and so does the answer about a row on which people disagree there; such rows are listed.
+        New, changed and deleted answers there are recorded, changed and taken back here. Answers that were given here
+        stay, and so does the answer about a row on which people disagree there; such rows are listed.
 
         Parameters
         ----------
         reports : mapping of int to Report
-            By row, what other people say of it now.
+            All current external answers, by row.
         examples : bool, default False
             Accept rows that were not asked about.
         strict : bool, default False
-            Record all or nothing; else whatever can be recorded.
+            Raise an error if an answer is rejected, and record none; else record all others.
 
         Returns
         -------
         FollowResult
-            How many answers are new, and what was refused.
+            The number of new answers, and the rejected ones.
 
         Raises
         ------
         DataError
-            With ``strict``, a row was not asked about.
+            With ``strict``, a row was not queried.
         LabelError
             With ``strict``, a label is none of the classes.
         UsageError
@@ -796,19 +795,19 @@ class Campaign:
         Parameters
         ----------
         oracle : callable
-            Labels by row of some of the rows it is given; where it has none for any of them, it is not asked about
-            them again.
+            Returns labels by row of some of the given rows. Rows of a batch for which it returns no label at all are
+            not queried again.
         batch : int, default 1
-            Questions at a time.
+            Number of questions per call of the oracle.
         most : int, optional
-            Stop at so many answers.
+            Stop after this number of answers.
         who : str, default "oracle"
             Who gives them, for the log.
 
         Returns
         -------
         dict
-            As ``status``; under ``unknown`` the rows that were asked about and whose labels the oracle has not.
+            As ``status``, and ``unknown``: the queried rows whose labels the oracle does not know.
 
         Raises
         ------
@@ -819,7 +818,7 @@ class Campaign:
         """
         if self.settings.people is not None:
             raise UsageError(
-                f"{self.path}: asks {self.settings.people} people about each row (--people), and whoever answers all "
+                f"{self.path}: asks {self.settings.people} people about each row (--people), and one who answers all "
                 "by itself is one of them; take in what each of them says with `coremargin active tell`"
             )
         unknown = set[int]()
@@ -839,7 +838,7 @@ class Campaign:
             self._questions.refuse_one_class()
             return {**self.status, "unknown": sorted(unknown - set(self._state.labels))}
 
-    # what it leaves
+    # model, report, labels
 
     def stop(self) -> bool:
         """Write the model of the answers so far; the campaign can be continued.
@@ -847,7 +846,7 @@ class Campaign:
         Returns
         -------
         bool
-            False where answers are of one class only: there is no model.
+            False if all answers are of one class: there is no model.
         """
         with self.locked():
             self._state.save()
@@ -870,17 +869,16 @@ class Campaign:
             return write_report(self._state, self._votes, self.path)
 
     def write_labels(self) -> LabelReport:
-        """Write the current answers into the store, as a commit of its own, for training on them.
+        """Write the current answers into the store as a new commit, for training on them.
 
-        Rows without an answer keep their label, except those whose answer was taken back: such a row loses its label
-        if that was given here and the row had none when it came to the campaign. A row with another label gets the one
-        that was answered. The campaign stays with its own commit. If the store already has exactly these answers,
-        there is no new commit.
+        An answer replaces the row's label. Rows without an answer keep their label, except those whose answer was taken
+        back: such a row loses its label if the label came from this campaign and the row had none before. The campaign
+        keeps its own commit. If the store already has exactly these answers, there is no new commit.
 
         Returns
         -------
         LabelReport
-            How many rows got a label, how many had another one, and how many have none any longer.
+            The numbers of rows that got a label, whose label changed, and that lost their label.
 
         Raises
         ------
@@ -896,15 +894,15 @@ class Campaign:
         with self.locked():
             state, current = self._state, self._state.log.current
             commit, path = state.snapshot.commit, state.snapshot.store.path
-            state.store.newest_after(commit)  # refuses a store that has other rows by now
+            state.store.newest_after(commit)  # raises StoreError if rows were changed or removed
             rows = sorted(current.labels)
-            # classes that are new to the store come in the order that the campaign has
+            # classes that are new to the store are added in the campaign's order
             rows = [row for label in current.classes for row in rows if same(current.labels[row], label)]
             labels = [current.labels[row] for row in rows]
             return write_labels(path, rows, labels, withdrawn=self._withdrawn(), after=commit.digest)
 
     def _withdrawn(self) -> dict[int, list[Any]]:
-        """Rows without a label at first whose answers were all taken back, with the labels that these gave."""
+        """Rows without a label before the campaign whose answers were all taken back, with these labels."""
         state, given, found, start = self._state, dict[int, list[Any]](), dict[int, list[Any]](), 0
         for line in state.log.lines:
             if line.label is not None and line.row not in state.log.current.labels:
@@ -921,9 +919,9 @@ class Campaign:
         return found
 
     def _update_model(self) -> None:
-        """Write the model of a campaign that has ended, and leave none that claims more than the answers say by now.
+        """Write the model if the campaign has ended, and replace one whose claims later answers contradict.
 
-        Where no answer of one of the classes is left there is no model.
+        If a class has no answer left, there is no model.
         """
         state, place = self._state, self.path / MODEL
         now = state.state.status, state.position.about
@@ -946,7 +944,7 @@ class Campaign:
         self._model_is_of = now
 
     def _save_model(self) -> bool:
-        """Write the model of the answers; False where there is none."""
+        """Write the model of the answers; False if there is none."""
         state = self._state
         if not state.state.answered.both_classes:
             return False

@@ -1,6 +1,6 @@
-"""The state of a campaign: follows its log, from a checkpoint if there is one, else from the start.
+"""The state of a campaign: computed from its log, starting from a checkpoint if there is one.
 
-Whoever uses it holds the lock of the campaign.
+Callers hold the lock of the campaign.
 """
 
 from __future__ import annotations
@@ -41,9 +41,10 @@ STATE = "state"
 
 
 class CampaignState:
-    """The learner, the log that it follows, and what both have cost.
+    """The learner, the log that it is computed from, and the cost so far.
 
-    labels: those that hold, by row, of the lines that the learner knows. position: the last of these lines.
+    labels: current labels by row, after the lines of the log that the learner has processed. position: the last of
+    these lines.
     """
 
     def __init__(
@@ -64,24 +65,24 @@ class CampaignState:
 
     @property
     def learner(self) -> Learner:
-        """As of the last ``refresh``, or what was done since."""
+        """The learner after the last ``refresh`` or later step."""
         if self._learner is None:
             raise UsageError(f"{self.path}: the campaign was not read yet")
         return self._learner
 
     @property
     def problem(self) -> ActiveMargin:
-        """On the rows of the commit that the answers are about: another one when the store has grown."""
+        """The problem on the rows of the current commit; replaced when the store grows."""
         return self.learner.problem
 
     @property
     def state(self) -> ActiveState:
-        """Of the learner."""
+        """The learner's state."""
         return self.learner.state
 
     @property
     def classes(self) -> list[Any]:
-        """All of them as far as they are known, of two (negative, positive)."""
+        """The classes known so far; if there are two, (negative, positive)."""
         return self.log.classes(len(self.log.entries))
 
     @property
@@ -90,26 +91,26 @@ class CampaignState:
 
     @property
     def executor(self) -> Executor:
-        """What runs scans; started when the first one is due."""
+        """The executor of scans; started for the first scan."""
         if self._executor is None:
             self._executor = executor_of(self.problem.source, self._cluster).__enter__()
         return self._executor
 
     def close(self) -> None:
-        """Stop what runs scans."""
+        """Stop the executor."""
         if self._executor is not None:
             self._executor.close()
             self._executor = None
 
     @property
     def used_executor(self) -> Executor:
-        """What ran scans, or would have run them in this process."""
+        """The executor that ran scans; without scans, one of this process."""
         return self._executor or InProcess()
 
     # the log
 
     def refresh(self) -> None:
-        """Read what others have written, and bring the state up to it."""
+        """Read new lines of the log, and update the state."""
         self.log.refresh()
         if self._learner is None or self.checkpoint.stamp() != self._stamp:
             self._load()
@@ -118,7 +119,7 @@ class CampaignState:
         self.advance()
 
     def _load(self) -> None:
-        """Take the state on disk where it has come as far as this one: blocks that lie there are of a scan of it."""
+        """Load the state on disk if it is at least as far as this one: the saved blocks belong to its scan."""
         saved = self.checkpoint.load_state(self.log.entries[-1].scans if self.log.entries else 0)
         if saved is not None and self._is_of_log(saved.position):
             known = -1 if self._learner is None else self._learner.state.round
@@ -139,7 +140,7 @@ class CampaignState:
         return Learner(self.snapshot.problem, state)
 
     def _is_of_log(self, position: LogPosition) -> bool:
-        """Whether a position is one of this log. Raises DataError where that has lost lines."""
+        """Whether a position is one of this log. Raises DataError if the log has lost lines."""
         self.log.refuse_fewer(position.lines)
         return (self._first, *self.log.answers.hashes)[position.lines] == position.last
 
@@ -165,7 +166,7 @@ class CampaignState:
         self.advance()
 
     def _reason(self, given: Given, asked: Mapping[int, AskedRow]) -> tuple[Any, int | None]:
-        """Why a row was asked about: of an answer that is changed what its line says, else what holds now."""
+        """Why a row was queried: for a changed answer as in its line of the log, else as of now."""
         before = next((line for line in reversed(self.log.lines) if line.row == given.row), None)
         if before is not None and given.row in self.labels:
             return before.why, before.attempt
@@ -175,7 +176,7 @@ class CampaignState:
         return ("example", None) if found is None else (found.why, found.attempt)
 
     def advance(self) -> None:
-        """Bring the state up to the log, line by line, but for the examples that it begins with."""
+        """Process new lines of the log one by one, except the examples at its beginning."""
         self._advance_by_examples()
         for line in self.log.entries[self.position.lines :]:
             self._scan_before(line)
@@ -190,10 +191,10 @@ class CampaignState:
             self._move_to(line.number, after, labels, wrong=wrong)
 
     def _advance_by_examples(self) -> None:
-        """Take the examples that the log begins with together: one solve, however many there are.
+        """Learn the examples at the beginning of the log together, in one solve.
 
-        After k of them the state is what these k give by themselves, from no answer on: it does not matter in how many
-        parts they came, nor where whoever read them before stopped.
+        The state after k examples is computed from these k alone, so it does not depend on the batches in which they
+        were recorded or read.
         """
         examples = self.log.examples
         if not self.position.lines < len(examples):
@@ -212,7 +213,7 @@ class CampaignState:
         snapshot: Snapshot | None = None,
         wrong: bool = False,
     ) -> None:
-        """Know so many lines of the log; together, so that whatever is interrupted leaves them as they were."""
+        """Replace all attributes by those after this many lines, at once, so that an interrupted step changes none."""
         last = self.log.answers.hashes[lines - 1]
         about = self.position.about if after.state is self.state else last
         self.snapshot = self.snapshot if snapshot is None else snapshot
@@ -220,33 +221,33 @@ class CampaignState:
         self.position = LogPosition(lines, last, about, self.position.wrong + wrong)
 
     def grow(self, who: str) -> int:
-        """Go on with the last commit of the store, where rows were appended; how many.
+        """Switch to the last commit of the store if it has appended rows; returns their number.
 
-        Raises StoreError for a store that lost or changed rows, or whose last commit cannot be opened.
+        Raises StoreError if the store lost or changed rows, or if its last commit cannot be opened.
         """
         self.log.refresh()
-        self.advance()  # by what an interrupted call has left
+        self.advance()  # process lines that an interrupted call left
         before = self.snapshot.commit
         new = self.store.newest_after(before)
         if new is None:
             return 0
         attempt = self.problem.end_attempt(self.state).attempt
-        snapshot, learner = self._grown(new, attempt)  # before the line: no other takes it back, should this fail
+        snapshot, learner = self._grown(new, attempt)  # before the line is written, as no other line can undo it
         self.log.append([growth_of(*new, who, attempt, self.state.round)])
         self._move_to(len(self.log.entries), learner, self.labels, snapshot=snapshot)
         return new.rows - before.rows
 
     def _grown(self, commit: Commit, attempt: int) -> tuple[Snapshot, Learner]:
-        """A later commit, opened, and the learner that knows that there are more rows; nothing here changes.
+        """A snapshot of a later commit, and the learner for it; changes no attribute.
 
-        What it knew of rows without an answer was of those before: no scan has seen all of them now, and draws were
-        drawn from fewer. attempt: the first one with those rows.
+        The old learner's bounds and draws are about the earlier rows: no scan has read the new ones, and none of them
+        could be drawn. attempt: the first one with the new rows.
         """
         snapshot = self.store.open(commit)
         source, state = snapshot.problem.source, self.state
-        source.scalars()  # statistics of all chunks, and where labels lie: else they are read when first wanted
+        source.scalars()  # reads statistics of all chunks and the places of labels now instead of later
         snapshot.store.readers()
-        if scaling_of(source) is not None:  # rows in memory were scaled by the means and ranges of the rows before
+        if scaling_of(source) is not None:  # rows in memory were scaled by the statistics of the earlier rows
             answered, resident = state.answered, state.resident
             state = replace(
                 state,
@@ -256,10 +257,10 @@ class CampaignState:
         return snapshot, Learner(snapshot.problem, state).recompute(self._codes, spent=attempt - 1)
 
     def _scan_before(self, line: Entry) -> None:
-        """Where the state was lost: scan as often as it was done before a line was written.
+        """Repeat the scans before a line of the log, if the state was lost.
 
-        Computed by another coremargin, or on another kind of processor, it may have come to draws, or to an end, by now
-        that it had not come to then: the draws are void.
+        If another coremargin or another kind of processor computes it, it may reach draws or the end at another line:
+        then the draws are void.
         """
         while self.state.round < line.scans and self.learner.running:
             if len(self.learner.after_trial().state.draws):
@@ -269,7 +270,7 @@ class CampaignState:
             self._learner = self._at(replace(self.state, round=line.scans))
 
     def _was_predicted_wrongly(self, line: Line, codes: Mapping[int, int]) -> bool:
-        """Whether a line is the answer to a draw that the hypothesis has wrong."""
+        """Whether a line answers a draw that the hypothesis predicts wrongly."""
         if line.action != "label" or not self.learner.running or line.row not in self.state.draws.ids:
             return False
         drawn = self.learner.is_drawn_for(line.row, Draw.of_line(line))
@@ -278,7 +279,7 @@ class CampaignState:
     # scans and checkpoints
 
     def count_fetched(self) -> None:
-        """Add the rows that were read by their numbers since the last time to what was read."""
+        """Add the bytes of single rows read since the last call to the cost."""
         store = self.snapshot.store
         self.meters.bytes_read += store.fetched - (self._fetched[1] if self._fetched[0] is store else 0)
         self._fetched = store, store.fetched
@@ -288,7 +289,7 @@ class CampaignState:
         return self.meters.as_now()
 
     def scan(self) -> None:
-        """Scan all rows. Raises Interrupted; what was read is kept."""
+        """Scan all rows. Raises Interrupted; finished blocks are saved."""
         self.checkpoint.position, self.checkpoint.history = self.position, self._costs()
         steps = self.learner.scan(self.executor, self.checkpoint, self._callbacks, self.job.block)
         try:
@@ -298,25 +299,27 @@ class CampaignState:
                     self.meters.scanned(step.round, step.cost)
         except KeyboardInterrupt:
             self._save_blocks()
-            raise Interrupted(f"{self.path}: interrupted; what was read is kept: go on with the same command") from None
+            raise Interrupted(
+                f"{self.path}: interrupted; what was read is stored: run the same command again to continue"
+            ) from None
         except (CoremarginError, MemoryError, OSError):
             self._save_blocks()
             raise
         self.save()
 
     def return_to(self, learner: Learner) -> None:
-        """Go back to an earlier learner, of the same log."""
+        """Restore an earlier learner of the same log."""
         self._learner = learner
         self.save()
 
     def _save_blocks(self) -> None:
-        """Save blocks that were read; the error that ended the scan matters more than one here."""
+        """Save finished blocks; errors are suppressed in favour of the one that ended the scan."""
         with suppress(OutputError, MachineLimit, MemoryError):
             self.checkpoint.save()
-            self._saved = self.state  # what is on disk is of this state: another save would drop the blocks
+            self._saved = self.state  # this state is on disk: saving it again would drop the blocks
 
     def save(self) -> None:
-        """Save the state, where it is not yet."""
+        """Save the state unless it is saved already."""
         if self._saved is self.state:
             return
         self.checkpoint.position = self.position

@@ -1,4 +1,4 @@
-"""The state of a campaign on disk (``state/``): a checkpoint, which saves scans and solves, and may be lost."""
+"""The state of a campaign on disk (``state/``): a checkpoint that saves scans and solves, and may be lost."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class LogPosition:
-    """How far a state has followed the log.
+    """The lines of the log that a state is computed from.
 
-    lines: that it knows; last: the hash of the last one; about: of the last one that has changed it; wrong: how many
-    draws were predicted wrongly so far.
+    lines: their number; last: hash of the last one; about: hash of the last one that changed the state; wrong: number
+    of draws predicted wrongly so far.
     """
 
     lines: int = 0
@@ -37,7 +37,7 @@ class LogPosition:
 
 @dataclass(frozen=True)
 class SavedState:
-    """A state and its position in the log: on disk they are of one moment, whatever is killed."""
+    """A state and its position in the log: saved together, so that a kill cannot separate them."""
 
     state: Any
     position: LogPosition
@@ -58,7 +58,7 @@ class SavedState:
         return int(self.state.sample_bytes)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """Those of the state, and the position."""
+        """The arrays of the state, and the position."""
         hashes = np.frombuffer(bytes.fromhex(self.position.last + self.position.about), np.uint8)
         counts = np.array([self.position.lines, self.position.wrong])
         return {**self.state.to_arrays(), "mark_counts": counts, "mark_hashes": hashes}
@@ -72,33 +72,33 @@ class SavedState:
 
 
 class StateCheckpoint(Checkpoint):
-    """The checkpoint of a campaign; whoever uses it holds the lock of the campaign, so it takes none of its own.
+    """The checkpoint of a campaign; it takes no lock, as callers hold that of the campaign.
 
-    position: of the state that is handed over next.
+    position: belongs to the next state that is saved.
     """
 
     def __init__(self, folder: Path, first: str) -> None:
         super().__init__(folder, {"campaign": first})
         self.folder = folder
         self.position = LogPosition()
-        self._stored: LogPosition | None = None  # of the state that was read
+        self._stored: LogPosition | None = None  # position of the loaded state
 
     def stamp(self) -> tuple[int, int] | None:
-        """What changes whenever a state is saved; None where there is none."""
+        """A value that changes with each saved state; None without one."""
         with suppress(OSError):
             found = (self.folder / RECORD).stat()
             return found.st_ino, found.st_mtime_ns
         return None
 
     def load_state(self, scans: int) -> SavedState | None:
-        """The state on disk; None where there is none that can be used, which is then removed.
+        """The state on disk; None without a usable one. An unusable one is removed.
 
-        scans: that it takes to compute it again.
+        scans: the number that computing it again takes, for the message.
         """
         try:
             saved = self.load(SavedState.from_arrays)
         except CheckpointError as error:
-            saved, reason = None, str(error).rpartition("; ")[0]  # what to do is another matter here
+            saved, reason = None, str(error).rpartition("; ")[0]  # without the advice, which is for other checkpoints
             log.warning(
                 "%s; the state has to be computed again from the answers, with %d scans of the store", reason, scans
             )
@@ -109,9 +109,9 @@ class StateCheckpoint(Checkpoint):
         return saved
 
     def scan_begins(self, state: State, history: Mapping[str, Any] | None = None) -> None:
-        """As of any checkpoint; the state is saved with its position."""
+        """As ``Checkpoint.scan_begins``; the state is saved with its position."""
         super().scan_begins(SavedState(state, self.position), history)
 
     def _is_stored(self, state: State) -> bool:
-        """As of any checkpoint; states with as many scans behind them differ by what they know of the log."""
+        """As ``Checkpoint._is_stored``; states with equal numbers of scans differ by their position in the log."""
         return super()._is_stored(state) and self.position == self._stored

@@ -1,4 +1,4 @@
-"""Start a campaign: decide what is not given, make its folder whole or not at all; and read its file again."""
+"""Start a campaign: choose missing parameters, and make its folder atomically. Also reads its file."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ if TYPE_CHECKING:
 
     from coremargin.data.source import Source
 
-#: A campaign that is still being made.
+#: The temporary folder of a new campaign.
 NEW = Kind(what="a campaign", records={}, files="|".join(map(re.escape, (ANSWERS, FILE, MAP, TELLING, VOTES))))
-#: What a job says of a campaign that its parameters may not have.
+#: Fields of a job that a campaign's parameters may lack.
 SAME = ("scaling", "by_class", "loss", "C", "trial", "classes", "memory", "block")
 
 
 class Rules(NamedTuple):
-    """How people are asked. expires: seconds; people, settle: as a campaign's file has them."""
+    """Rules for questions. expires: seconds; people, settle: as in the campaign's file."""
 
     expires: float | None = None
     people: int | None = None
@@ -63,7 +63,7 @@ class Rules(NamedTuple):
 
 
 def check_people(people: int | None, settle: str | None) -> tuple[int | None, str | None]:
-    """Both, where they go together. Raises UsageError."""
+    """Both, checked. Raises UsageError if they cannot be combined."""
     if people is None and settle is None:
         return None, None
     if isinstance(people, bool) or not isinstance(people, int) or not 2 <= people <= MOST_PEOPLE:
@@ -74,24 +74,26 @@ def check_people(people: int | None, settle: str | None) -> tuple[int | None, st
 
 
 def create_campaign(job: ActiveJob, rules: Rules, examples: Iterable[Given] = (), who: str = "") -> None:
-    """Make the folder of a campaign at ``job.out``, with the answers that are there already, of ``who``.
+    """Make the folder of a campaign at ``job.out``, with examples, recorded under the name ``who``.
 
-    examples: besides those that the job names. Raises OutputError, UsageError, StoreError, for examples what
-    ``check_answers`` does, and for those of a C to be chosen what ``with_penalty`` does; then nothing is made.
+    examples: in addition to those that the job names. Raises OutputError, UsageError, StoreError, and what
+    ``check_answers`` and ``with_penalty`` raise; then nothing is made.
     """
     place = Path(os.path.realpath(job.out))
     check_outside(place)
     with Locked(place, "a campaign there"):
         if os.path.lexists(place) and (not place.is_dir() or any(place.iterdir())):
             there = "a campaign is there already" if (place / FILE).exists() else "something is there already"
-            raise UsageError(f"{job.out}: {there}; go on with it (`coremargin active status`), or choose another place")
+            raise UsageError(
+                f"{job.out}: {there}; continue it (`coremargin active status` shows how), or choose another place"
+            )
         store = Store.open(job.store)
         if not store.rows:
             raise StoreError(f"{job.store}: expected rows, found an empty store; ingest some first")
         job = with_gamma(job, store)
         rows = transformed(store, job)
         job, given = _decide(job, store, rows, examples, place)
-        problem_with_reserve(job, rows).check()  # refuses what cannot be asked about
+        problem_with_reserve(job, rows).check()  # raises errors before the folder is made
         data = _bytes_of(job, store, rules, digest_of_map(rows))
         settings = read_campaign(data, str(place / FILE))
         with replacing(place, NEW, overwrite=False) as folder:
@@ -107,10 +109,10 @@ def create_campaign(job: ActiveJob, rules: Rules, examples: Iterable[Given] = ()
 def _decide(
     job: ActiveJob, store: Store, rows: Source, given: Iterable[Given], place: Path
 ) -> tuple[ActiveJob, list[Given]]:
-    """The job with what it leaves to be found: classes that the store names, C, a trial's size; and the examples.
+    """The job with its missing parameters: classes, C, the size of a trial; and the examples.
 
-    rows: those of the store, as the job transforms them. Classes are those that the job names, or the campaign whose
-    answers are examples, or the store.
+    rows: those of the store, as the job transforms them. Classes come from the job, else from the campaign whose
+    answers are examples, else from the store.
     """
     more, theirs = ([], None) if job.examples is None else _examples_at(job.examples, store)
     known = job.classes or theirs or (sorted(store.classes) if len(store.classes) > 1 else None)
@@ -124,10 +126,10 @@ def _decide(
 
 
 def _examples_at(path: Path, store: Store) -> tuple[list[Given], list[Any] | None]:
-    """The answers in a file, or those that hold in the campaign of a folder, with the rows that nobody could label.
+    """The answers in a file, or the current answers of the campaign in a folder, its unsure rows included.
 
-    And the classes, where that campaign names them. Raises DataError, also of a campaign about other rows than those
-    of the store.
+    Also the classes, if that campaign names them. Raises DataError, also for a campaign about other rows than those of
+    the store.
     """
     if not path.is_dir():
         return read_answers_of(path), None
@@ -149,7 +151,7 @@ def _examples_at(path: Path, store: Store) -> tuple[list[Given], list[Any] | Non
 
 
 def refuse_weightless(source: Source, rows: Iterable[int], place: Path) -> None:
-    """Raises DataError for rows of weight 0, which count for nothing."""
+    """Raises DataError for rows of weight 0, which no claim is about."""
     for row in rows:
         weights = source.weights(row // source.chunk_rows) if 0 <= row < source.rows else None
         if weights is not None and not weights[row % source.chunk_rows] > 0:
@@ -179,7 +181,7 @@ def _bytes_of(job: ActiveJob, store: Store, rules: Rules, map_digest: str | None
 
 
 def read_settings(folder: Path) -> tuple[CampaignSettings, str]:
-    """What a campaign is about, and the hash that its log begins with. Raises DataError."""
+    """The settings of a campaign, and the hash that its log begins with. Raises DataError."""
     try:
         data = read_plain(folder / FILE, LARGEST)
     except (FileNotFoundError, NotADirectoryError):
@@ -193,7 +195,7 @@ def read_settings(folder: Path) -> tuple[CampaignSettings, str]:
 
 
 def job_of(settings: CampaignSettings, folder: Path) -> ActiveJob:
-    """The job that a campaign stands for."""
+    """The job that describes a campaign."""
     others = ("format", "version", "store", "digest", "rows", "features", "memory", "block", "by_class", "map_digest")
     left = {*others, *Rules._fields}
     asked = {name: getattr(settings, name) for name in settings.__struct_fields__ if name not in left}
@@ -208,14 +210,14 @@ def job_of(settings: CampaignSettings, folder: Path) -> ActiveJob:
 
 
 def parameters_of(job: ActiveJob) -> dict[str, Any]:
-    """What a campaign was asked for, flat."""
+    """The parameters of a campaign, as one flat mapping."""
     return job.parameters() | {"memory": job.memory_bytes}
 
 
 def check_same_job(job: ActiveJob) -> None:
-    """Raises SpecError where the campaign at ``job.out`` is not the one that a job describes.
+    """Raises SpecError unless a job describes the campaign at ``job.out``.
 
-    What a job leaves to be found when a campaign begins may be anything.
+    Parameters that the job leaves open may have any value there.
     """
     there = job_of(read_settings(job.out)[0], job.out)
     left = {name for name in ("classes", "trial") if getattr(job, name) is None} | ({"C"} if job.C == AUTO else set())
@@ -229,6 +231,6 @@ def check_same_job(job: ActiveJob) -> None:
             found, known = Path(os.path.abspath(found)), Path(known)
         if found != known:
             raise SpecError(
-                f"{job.out}: {name}: expected {known} as the campaign there says, found {found}; go on with what it "
-                "was, or choose another out"
+                f"{job.out}: {name}: expected {known} as in the campaign there, found {found}; "
+                f"continue it with {known}, or choose another out"
             )

@@ -1,4 +1,4 @@
-"""Answers that are kept in another program, as in Label Studio: those of the campaign follow them."""
+"""Synchronise a campaign with answers in another program, such as Label Studio."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ExternalAnswer(NamedTuple):
-    """The current answer of somebody in another program.
+    """The current answer of one person in another program.
 
     label: None if the row was skipped. at: when it was received, in seconds since 1970. decides: it overrides the
     answers of others.
@@ -33,21 +33,21 @@ class ExternalAnswer(NamedTuple):
 
 @dataclass(frozen=True)
 class RowReport:
-    """All current answers about a row in another program, and the names of everybody who ever answered there."""
+    """All current answers about a row in another program, and the names of all who ever answered there."""
 
     said: Sequence[ExternalAnswer]
     names: frozenset[str]
 
 
 class Conflict(NamedTuple):
-    """A row on which answers disagree, with who says what; the answer in the campaign, if any, stays."""
+    """A row on which answers disagree, with the answer of each person; the campaign keeps its answer, if any."""
 
     row: int
     said: tuple[tuple[str, Any], ...]
 
 
 class Refusal(NamedTuple):
-    """A row whose external answer was refused, and why."""
+    """A row whose external answer was rejected, and the reason."""
 
     row: int
     why: str
@@ -65,7 +65,7 @@ def refuse_several(people: int | None) -> None:
 
 @dataclass
 class FollowResult:
-    """new: answers recorded. unasked: rows that were not asked about, whose answers wait until they are."""
+    """new: number of recorded answers. unasked: rows that were not queried; their answers wait until they are."""
 
     new: int = 0
     conflicts: list[Conflict] = field(default_factory=list)
@@ -74,7 +74,7 @@ class FollowResult:
 
 
 class Follower:
-    """Compares external answers with a log. asked: the open questions."""
+    """Compares external answers with a log. asked: open questions."""
 
     def __init__(self, log: Log, asked: Iterable[AskedRow]) -> None:
         self._current = log.current
@@ -82,9 +82,9 @@ class Follower:
         self._open = {one.row: one.at for one in asked}
 
     def answer_for(self, row: int, report: RowReport) -> Given | Conflict | None:
-        """The answer to record so that the campaign agrees with the report; None if it does already.
+        """The answer to record so that the campaign agrees with the report; None if it already does.
 
-        An answer that was given in the campaign stays. Raises LabelError for a label that is none of the classes.
+        Answers that were given in the campaign stay. Raises LabelError for a label that is none of the classes.
         """
         labelled = [one for one in report.said if one.label is not None]
         labelled = [one for one in labelled if one.decides] or labelled
@@ -105,19 +105,19 @@ class Follower:
         return Given(row, labels[0], "correct" if there else "label", first.place, who=first.who)
 
     def _without_label(self, row: int, report: RowReport) -> Given | None:
-        """For a row that nobody labels there now."""
+        """The answer for a row that has no label there any more."""
         last = self._last.get(row)
         if row in self._current.labels:
             if last is None or last.who not in report.names:
                 return None
             return Given(row, None, "undo", f"row {row:,}", who=last.who)
         latest = max(report.said, key=lambda one: one.at, default=None)
-        if latest is None or not self._open.get(row, latest.at) < latest.at:  # put off before it was asked again
+        if latest is None or not self._open.get(row, latest.at) < latest.at:  # skipped before it was queried again
             return None
         return Given(row, None, "skip", latest.place, who=latest.who)
 
     def _taken_back_here(self, last: Line | None, labelled: Sequence[ExternalAnswer], report: RowReport) -> bool:
-        """Whether the answer was undone in the campaign after it was given there: then it is not recorded again."""
+        """Whether the campaign undid the answer after it was given there: then it is not recorded again."""
         if last is None or last.action != "undo" or last.who in report.names:
             return False
         return max(one.at for one in labelled) < datetime.fromisoformat(last.when).timestamp()
@@ -126,9 +126,9 @@ class Follower:
 def sort_reports(
     follower: Follower, reports: Mapping[int, RowReport], asked: frozenset[int] | None, *, strict: bool
 ) -> tuple[list[Given], FollowResult]:
-    """The answers to record, with conflicts and refusals.
+    """The answers to record, with conflicts and rejections.
 
-    asked: rows that may be answered; None: any. strict: refusals are errors. Raises DataError then.
+    asked: rows that may be answered; None: any. strict: raise DataError for rejected answers.
     """
     given, found = list[Given](), FollowResult()
     for row, report in sorted(reports.items()):

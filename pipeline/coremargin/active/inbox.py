@@ -1,9 +1,8 @@
-"""Answers that came while the campaign was at work: on disk at once, and in its log as soon as that is free.
+"""Answers that arrive while the campaign is locked: written to disk immediately, and to the log later.
 
-Whoever scans or solves holds the lock of the campaign, for minutes if need be. Nobody who answers waits for it: an
-answer goes to ``inbox.jsonl``, and whoever holds the campaign next takes what lies there, in the order in which it
-came, before anything else. Each answer has an id, which its line of the log has, too: it is taken once, whatever is
-killed between the two.
+A process that scans or solves holds the campaign's lock, sometimes for minutes. Annotators do not wait for it: their
+answers are appended to ``inbox.jsonl``. The next holder of the lock records them first, in order of arrival. The line
+of the log has the answer's id, so that each answer is recorded once, even if a process is killed in between.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ FILE = "inbox.jsonl"
 
 
 class ReceivedAnswer(Strict, frozen=True, kw_only=True):
-    """An answer as it came, in the words of the log."""
+    """An answer as it was received; fields as in the log."""
 
     id: AnswerId
     row: Count
@@ -38,24 +37,24 @@ class ReceivedAnswer(Strict, frozen=True, kw_only=True):
 
     @property
     def given(self) -> Given:
-        """For ``Campaign.answer``."""
+        """The answer as ``Campaign.answer`` takes it."""
         return Given(self.row, self.label, self.action, f"row {self.row:,}", self.id, self.when)
 
 
 class RefusedAnswer(NamedTuple):
-    """An answer that was refused, and why: usually another answer came first."""
+    """An answer that was rejected, and the reason: usually another answer was recorded first."""
 
     answer: ReceivedAnswer
     why: str
 
 
 def received_answer(row: int, label: Any, action: Action, who: str, id: str) -> ReceivedAnswer:  # noqa: A002 - as the field
-    """An answer that comes now."""
+    """An answer with the present time."""
     return ReceivedAnswer(id=id, row=row, label=label, action=action, who=who, when=now())
 
 
 class Inbox:
-    """Answers in a file of a campaign's folder. Any number of processes may put some there."""
+    """The file of received answers in a campaign's folder. Any number of processes may append to it."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / FILE
@@ -71,8 +70,8 @@ class Inbox:
             append(file, len(_whole(file)), line, self._path)
 
     def read(self) -> tuple[list[ReceivedAnswer], int]:
-        """The answers in their order, and the bytes that they take up. Raises DataError that names the line."""
-        if not self._path.exists():  # as nearly always
+        """The answers in order, and their size in bytes. Raises DataError that names the line."""
+        if not self._path.exists():  # the usual case
             return [], 0
         with locked_file(self._path) as file:
             data = _whole(file)
@@ -83,7 +82,7 @@ class Inbox:
             yield _read_line(line, f"{self._path}, line {number}")
 
     def cleared(self, size: int) -> bool:
-        """Empty it, if it is as long as it was when it was read; whether that is so."""
+        """Empty the file if it still has the size at which it was read; returns whether it had."""
         with locked_file(self._path) as file:
             if len(_whole(file)) != size:
                 return False
@@ -98,6 +97,6 @@ def _read_line(line: bytes, place: str) -> ReceivedAnswer:
 
 
 def _whole(file: int) -> bytes:
-    """What is in an open file, up to the end of its last whole line."""
+    """The content of an open file, up to the end of its last complete line."""
     data = os.pread(file, os.fstat(file).st_size, 0)
     return data[: data.rfind(b"\n") + 1]

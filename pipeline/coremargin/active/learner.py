@@ -1,7 +1,7 @@
-"""The learner behind campaigns, arrays in memory and streams: a problem, and what the answers so far have taught it.
+"""The learner of campaigns, arrays in memory and streams: a problem, and its state after the answers so far.
 
-A learner never changes: every step returns another one. Answers are taken one at a time, whoever gave them and in
-whatever batches, so that the learner follows from their order.
+A learner is immutable: every step returns a new one. It learns answers one at a time, so that it depends on their order
+only, and not on batches or annotators.
 """
 
 from __future__ import annotations
@@ -21,24 +21,23 @@ if TYPE_CHECKING:
     from coremargin.engine.loop import Callbacks, Step
     from coremargin.engine.protocols import Executor
     from coremargin.formats.answers import Action, Line
-    from coremargin.models.active import ActiveModel
-    from coremargin.models.active_classes import ActiveClassesModel
+    from coremargin.models.model import Model
     from coremargin.problems.active.problem import ActiveMargin
     from coremargin.problems.active.state import ActiveState
     from coremargin.problems.common.driver_rows import DriverRows
 
-Codes = Mapping[int, int]  #: places of classes by row
+Codes = Mapping[int, int]  #: class codes by row
 
 
 class Draw(NamedTuple):
-    """The attempt that a row was drawn for, and the hash of the hypothesis that it tries; None: unknown."""
+    """The attempt that a row was drawn for, and the hash of the hypothesis that it tests; None: unknown."""
 
     attempt: int
     tried: str | None
 
     @classmethod
     def of_line(cls, line: Line) -> Draw | None:
-        """What the row of a line of the log was drawn for; None where it was not drawn."""
+        """The attempt of a line of the log; None if its row was not drawn."""
         return None if line.attempt is None else cls(line.attempt, None if line.tried is UNSET else line.tried)
 
 
@@ -46,7 +45,7 @@ class Draw(NamedTuple):
 class Learner:
     """A problem and its state.
 
-    Methods that take ``codes`` want all answers that hold after the step, as places of classes by row.
+    ``codes`` are always all current answers after the step, as class codes by row.
     """
 
     problem: ActiveMargin
@@ -54,47 +53,45 @@ class Learner:
 
     @classmethod
     def start(cls, problem: ActiveMargin) -> Learner:
-        """Before any answer."""
+        """The learner without answers."""
         return cls(problem, problem.start())
 
-    # what is known
+    # status
 
     @property
     def running(self) -> bool:
-        """Whether it may still ask."""
+        """Whether it may query further rows."""
         return self.state.status == "running"
 
     @property
     def lacks_classes(self) -> bool:
-        """Whether draws have shown all that they can, and a class has no answer."""
+        """Whether a class has no answer and further draws cannot find one."""
         return self.state.status == "certified" and len(self.state.answered.seen_classes) < self.problem.classes
 
     def evidence(self, classes: Sequence[Any]) -> dict[str, Any] | None:
-        """What the draws show, as a model's record has it; None before all are answered."""
+        """The evidence of the draws, as in a model's record; None before all are answered."""
         return evidence_of(self.problem, self.state, classes)
 
-    def model(
-        self, classes: Sequence[Any], parameters: Mapping[str, Any], log: str | None
-    ) -> ActiveModel | ActiveClassesModel:
-        """The model of the answers, with what it claims. log: hash of the last line that it knows, if there is one."""
+    def model(self, classes: Sequence[Any], parameters: Mapping[str, Any], log: str | None) -> Model:
+        """The model of the answers, with its claims. log: hash of the last processed line of the log, if any."""
         return model_of(self.problem, self.state, classes, parameters, log)
 
     def predict(self, row: int) -> int:
-        """The class of a row by the hypothesis; of a row that no class, or more than one, claims the nearest."""
+        """The predicted class of a row; if no hyperplane or several claim the row, the nearest class."""
         side = int(self.problem.sides_of(self.state, [row])[0])
         return side if side >= 0 else int(self.problem.decisions(self.state, np.array([row]))[0].argmax())
 
     def draw_of(self, row: int) -> Draw | None:
-        """What a row is drawn for now; None where it is not drawn."""
+        """The attempt that a row is drawn for now; None if it is not drawn."""
         return Draw(self.state.attempt, self.state.hypothesis.hash) if row in self.state.draws.ids else None
 
     # questions
 
     def ask(self, most: int, excluded: Collection[int] = ()) -> list[int]:
-        """The rows to ask about now, at most so many; none: a scan is next, or answers are.
+        """At most ``most`` rows to query now; empty if a scan or an answer has to come first.
 
-        The first is the one that the problem wants most, the next the one that it would want if the first had the class
-        that the hypothesis predicts, and so on. excluded: rows that are asked about already, or that were skipped.
+        The first is the most informative one. Each further one is the most informative if the rows before it have the
+        predicted classes. excluded: rows that are queried already, or were skipped.
         """
         learner = self.after_trial()
         if not learner.running:
@@ -112,17 +109,17 @@ class Learner:
         return found
 
     def as_predicted(self, rows: Iterable[int]) -> Learner:
-        """As if these rows had the classes that the hypothesis predicts; one solve, however many they are."""
+        """The learner if these rows had their predicted classes; one solve."""
         codes = {row: self.predict(row) for row in rows}
         return self.add(codes) if codes and self.running else self
 
     def after_trial(self) -> Learner:
-        """What follows a trial that has not shown what was asked for: its draws become ordinary answers."""
+        """The learner after a trial that failed to prove the claim: its draws become ordinary answers."""
         return replace(self, state=self.problem.finish_trial(self.state))
 
     @property
     def is_scanned(self) -> bool:
-        """Whether another scan would find nothing new: the hypothesis was scanned, or draws are to try it."""
+        """Whether a scan would find nothing new: the hypothesis was scanned, or draws test it next."""
         state = self.after_trial().state
         return len(state.draws) > 0 or (state.scanned.was_scanned and len(self.problem.questions(state)) > 0)
 
@@ -131,8 +128,7 @@ class Learner:
     ) -> Iterator[tuple[Learner, Step[ActiveState]]]:
         """Scan all rows once; yields the learner after each step of the loop.
 
-        block: bytes that are read at a time, or more where the problem needs them. Rows that nobody has answered yet
-        do not keep the scan waiting.
+        block: bytes per task, or more if the problem needs it. The scan does not wait for open questions.
         """
         engine = Engine(
             self.problem.source, executor, checkpoint, callbacks, max(block, self.problem.least_block_bytes)
@@ -144,11 +140,11 @@ class Learner:
     # answers
 
     def answer(self, row: int, action: Action, draw: Draw | None, codes: Codes) -> Learner:
-        """After an answer about a row, whatever its action. draw: what the row was drawn for when it was asked about.
+        """The learner after an answer of any action. draw: the attempt that the row was drawn for when it was queried.
 
-        An answer about another row than those drawn ends an attempt: the draws were to try another hypothesis. Once
-        certified, an answer that agrees changes nothing, nor with a loss one that does not, but for rows that nobody
-        could label before.
+        An answer about a row that was not drawn ends the attempt, as it changes the hypothesis that the draws test.
+        Once certified, an answer that agrees with the prediction changes nothing; with a loss, no answer does, except
+        about rows that were unsure before.
         """
         learner, mismatched = self, not self.is_drawn_for(row, draw)
         if mismatched:
@@ -172,28 +168,28 @@ class Learner:
         return self.recompute(codes) if len(state.draws) else self.add({row: codes[row]})
 
     def add(self, codes: Codes) -> Learner:
-        """With more answers, in one solve."""
+        """The learner with more answers, in one solve."""
         return replace(self, state=self.problem.answered(self.state, codes))
 
     def holding(self, rows: DriverRows) -> Learner:
-        """With other rows in memory; what it wants is as before."""
+        """The learner with other rows in memory; the rows to query do not change."""
         return replace(self, state=replace(self.state, resident=rows))
 
     def with_rows(self, rows: DriverRows) -> Learner:
-        """With other rows in memory, of which it chooses its questions."""
+        """The learner with other rows in memory, from which it chooses the rows to query."""
         return replace(self, state=self.problem.with_resident(self.state, rows))
 
     def without_answers(self) -> Learner:
-        """As it began, with the rows in memory that it has now."""
+        """The learner without answers, with the present rows in memory."""
         state = self.state
         empty = self.problem.empty_state(state.resident, state.unsure, state.sample_bytes)
         return replace(self, state=empty).with_rows(state.resident)
 
     def recompute(self, codes: Codes, *, spent: int = 0) -> Learner:
-        """As if the answers that hold now had been given from the start; an attempt that was on the way is void.
+        """The learner as if all current answers had been given at the start; a running attempt is void.
 
-        What was drawn and answered is among the rows answered now, and the next attempt draws others. spent: number of
-        an attempt that is over, and so are those before.
+        Its answered draws become ordinary answers, and the next attempt draws other rows. spent: number of the last
+        attempt that is used up.
         """
         problem, state = self.problem, self.problem.end_attempt(self.state)
         state = replace(state, attempt=max(state.attempt, spent + 1))
@@ -202,7 +198,7 @@ class Learner:
             np.flatnonzero([codes.get(int(row)) == code for row, code in zip(pool.ids, pool.codes, strict=True)])
         )
         again = {row: code for row, code in codes.items() if row not in unchanged.ids}
-        if not again and len(unchanged):  # only an answer makes the problem solve: one of the rows is answered again
+        if not again and len(unchanged):  # the problem solves only after an answer: repeat that of one row
             again = {int(unchanged.ids[0]): int(unchanged.codes[0])}
             unchanged = unchanged.take(np.arange(1, len(unchanged)))
         if not again:
@@ -212,22 +208,22 @@ class Learner:
         return replace(self, state=problem.reset(state, unchanged)).add(again)
 
     def is_drawn_for(self, row: int, draw: Draw | None) -> bool:
-        """Whether a row was drawn for that, as far as the state knows.
+        """Whether the present attempt and hypothesis are those that a row was drawn for.
 
-        Else the state was computed again, by another coremargin or on another kind of processor, and has come to other
-        draws than people were shown, or another hypothesis: these attempts are spent, and those draws show nothing.
+        They differ after the state was computed again by another coremargin or on another kind of processor: then the
+        attempt is used up, and its draws are no evidence.
         """
         now = self.draw_of(row)
         return draw == now if now is not None or draw is None else draw.attempt < self.state.attempt
 
     def _agrees(self, row: int, code: int) -> bool:
-        """Whether the hypothesis gives a row the class of its answer, outside of the margins proven so far."""
+        """Whether a row is predicted to have the class of its answer, outside of the margin proven so far."""
         state, values = self.state, self.problem.decisions(self.state, np.array([row]))
         if int(state.hypothesis.sides(values)[0]) != code:
             return False
         return not state.answered.both_classes or bool((np.abs(values[0]) >= self.problem.proven(state)).all())
 
     def _leaves_population(self, row: int) -> bool:
-        """Whether draws say something of a row that is none of them: to exclude it now would be to choose by them."""
+        """Whether excluding a row now would bias the draws: it is in the population and was not drawn."""
         state = self.state
         return len(state.draws) > 0 and row not in state.draws.ids and row not in state.unsure

@@ -1,4 +1,4 @@
-"""The log of a campaign as it is written, and the labels that it holds."""
+"""The log of a campaign, and the current labels that follow from it."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 class Log(ChainedLog[Entry]):
-    """``answers.jsonl``, and the labels that it holds; whoever uses it holds the lock of the campaign.
+    """``answers.jsonl``, and its current labels; callers hold the lock of the campaign.
 
-    first: the hash of ``campaign.toml``; rows: of the store; classes: where they are known.
+    first: the hash of ``campaign.toml``; rows: their number in the store; classes: the known ones.
     """
 
     def __init__(self, path: Path, first: str, rows: int, classes: list[Any] | None) -> None:
@@ -37,12 +37,12 @@ class Log(ChainedLog[Entry]):
 
     @property
     def lines(self) -> tuple[Line, ...]:
-        """Those about rows."""
+        """The lines about rows."""
         return self.answers.lines
 
     @property
     def examples(self) -> list[Line]:
-        """The lines that it begins with, as long as they are labels of examples that were given before any scan."""
+        """The lines at the beginning of the log that are examples given before any scan."""
         found = list[Line]()
         for line in self.lines:
             if line.number > len(found) + 1 or (line.why, line.action, line.scans) != ("example", "label", 0):
@@ -51,7 +51,7 @@ class Log(ChainedLog[Entry]):
         return found
 
     def classes(self, number: int) -> list[Any]:
-        """All of them as far as they are known after so many lines, of two (negative, positive)."""
+        """The classes known after this many lines; if there are two, (negative, positive)."""
         return self._classes_after[number]
 
     def _read(self, data: bytes) -> Answers:
@@ -75,7 +75,7 @@ class Log(ChainedLog[Entry]):
         self.answers = Answers(chain.entries, chain.hashes, chain.whole)
 
     def refuse_fewer(self, lines: int) -> None:
-        """Raises DataError where the log has fewer lines than somebody has seen."""
+        """Raises DataError if the log has fewer lines than the state was computed from."""
         if lines > len(self.entries):
             raise DataError(
                 f"{self._path}: expected {lines:,} lines at least, which the campaign's state is about, found "
@@ -86,7 +86,7 @@ class Log(ChainedLog[Entry]):
 def entry_of(
     given: Given, who: str, why: Why, attempt: int | None, scans: int, tried: str | None = None
 ) -> dict[str, Any]:
-    """A line of an answer that comes now, all but its number and hash; tried: of a draw, what it tries."""
+    """A new line for an answer, without number and hash; tried: for a draw, the hash of the tested hypothesis."""
     return {
         "row": given.row,
         "label": given.label,
@@ -102,7 +102,7 @@ def entry_of(
 
 
 def growth_of(rows: int, digest: str, who: str, attempt: int, scans: int) -> dict[str, Any]:
-    """A line of a store that has grown, all but its number and hash."""
+    """A new line for appended rows, without number and hash."""
     return {
         "action": GROW,
         "rows": rows,
@@ -119,5 +119,5 @@ ADVICE = "wait for it, as it may be reading the whole store, then give the same 
 
 
 def campaign_lock(path: Path) -> Locked:
-    """Of the campaign in a folder. Entering it raises Busy where another process keeps it for too long."""
+    """The lock of the campaign in a folder. Entering it raises Busy if another process holds it for too long."""
     return Locked(path / ANSWERS, "this campaign", advice=ADVICE, wait_s=PATIENCE_S)

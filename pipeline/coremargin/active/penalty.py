@@ -1,4 +1,4 @@
-"""What a loss leaves to be found before anything is asked: how large trials are, and C by folds of rows with labels."""
+"""Choose the parameters of a loss before the first query: the size of trials, and C by cross-validation of examples."""
 
 from __future__ import annotations
 
@@ -31,15 +31,16 @@ if TYPE_CHECKING:
     Ids = NDArray[np.int64]
     Codes = NDArray[np.int64]
 
-#: Powers of ten that are tried, around the one that suits rows of that length.
+#: Exponents of ten that are tried, relative to the one that suits the rows' lengths.
 TRIED = range(-3, 5)
-_ORDERS = 1 << 31  #: numbers that rows are put into an order by
+_ORDERS = 1 << 31  #: range of the random numbers that order the rows
 
 
 def with_penalty(job: ActiveJob, source: Source, current: CurrentAnswers, place: str) -> ActiveJob:
-    """The job with numbers for C and the size of a trial; source: rows scaled as it says; held: labels of some.
+    """The job with numbers for C and the size of a trial; source: rows as the job scales them; current: known labels.
 
-    Raises DataError where a class has too few of them for C to be found, SpecError for a trial that can show nothing.
+    Raises DataError if a class has too few labels to choose C, SpecError for a trial that is too small to prove
+    anything.
     """
     if job.loss is None:
         return job
@@ -68,11 +69,11 @@ def with_penalty(job: ActiveJob, source: Source, current: CurrentAnswers, place:
 def choose_cost(
     source: Source, codes: dict[int, int], classes: Sequence[Any], *, loss: Loss, intercept: bool, seed: int, place: str
 ) -> float:
-    """The C whose models label the rows held out best: of equals the middle one.
+    """The C with the fewest errors on held-out rows; of equally good ones the middle one.
 
-    Few examples leave many equals: with the smallest C every row is within |w.x + b| < 1, and would be asked about;
-    with the largest hardly any is, and no contradiction is forgiven. codes: the class by row of the rows that are
-    known. Raises DataError where a class has too few of them.
+    Few examples leave many equally good values: with the smallest, every row lies within |w.x + b| < 1 and would be
+    queried; with the largest, hardly any row does, and no contradiction is tolerated. codes: class codes of the known
+    rows. Raises DataError if a class has too few of them.
     """
     ids = np.array(sorted(codes), np.int64)
     known = np.array([codes[int(row)] for row in ids], np.int64)
@@ -103,7 +104,7 @@ def _check_counts(codes: Codes, classes: Sequence[Any], place: str) -> None:
 
 
 def assign_folds(ids: Ids, codes: Codes, seed: int) -> NDArray[np.int64]:
-    """The fold (n,) of each row: those of a class are dealt out in an order that follows from their ids and a seed."""
+    """The fold (n,) of each row: the rows of a class are dealt to folds in an order given by their ids and a seed."""
     fold, order = np.empty(len(ids), np.int64), np.lexsort((ids, fold_of(ids, _ORDERS, seed)))
     for code in np.unique(codes):
         mine = order[codes[order] == code]
@@ -112,9 +113,9 @@ def assign_folds(ids: Ids, codes: Codes, seed: int) -> NDArray[np.int64]:
 
 
 def candidate_costs(rows: Any) -> list[float]:
-    """Values of C that are tried for such rows (n, d), from small to large: powers of ten.
+    """Values of C to try for such rows (n, d), ascending: powers of ten.
 
-    Rows that are t times as long have the same models with a C that is t^2 times smaller.
+    Rows that are t times longer have the same models with a C that is t^2 times smaller.
     """
     typical = float(np.median(lengths(rows)))
     middle = -2 * round(np.log10(typical)) if typical > 0 else 0
@@ -122,7 +123,7 @@ def candidate_costs(rows: Any) -> list[float]:
 
 
 def _count_errors(known: Answered, out: NDArray[np.bool_], loss: Loss, cost: float, *, intercept: bool) -> int:
-    """How many of the rows held out the model of the others labels wrongly."""
+    """The number of held-out rows that the model of the others labels wrongly."""
     inside, held_out = known.take(np.flatnonzero(~out)), known.take(np.flatnonzero(out))
     nothing = Hypothesis.empty(known.rows.shape[1], known.planes, soft=True)
     found = least_values(inside, nothing, loss, cost, intercept=intercept).hypothesis

@@ -1,4 +1,4 @@
-"""The rows that a campaign has asked about (``asked.json``): written before anybody sees a question."""
+"""The rows that a campaign has queried (``asked.json``): written before a question is shown."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ FILE = "asked.json"
 
 @dataclass(frozen=True)
 class Question:
-    """A row whose label is wanted.
+    """A row whose label is queried.
 
     Parameters
     ----------
     row : int
         Its number in the store.
     why : {"start", "query", "draw", "example"}
-        Before answers of two classes are there, near a hyperplane, drawn to try it, or given as an example before.
+        Before two classes have answers, near a hyperplane, drawn to test it, or given as an example.
     attempt : int or None
-        Of draws, which attempt they belong to.
+        The attempt of a draw.
     fetch : callable
         Reads the row.
     """
@@ -46,12 +46,12 @@ class Question:
 
     @property
     def features(self) -> Any:
-        """The numbers of the row as they are in the store, read now: (d,), or (1, d) where rows are sparse."""
+        """The row's features as stored, read now: (d,), or (1, d) if rows are sparse."""
         return self.fetch(self.row)
 
 
 class AskedRow(Strict, frozen=True, kw_only=True):
-    """A row that was asked about. at: in seconds since 1970; lines: of the log at that time."""
+    """A queried row. at: in seconds since 1970; lines: number of lines of the log at that time."""
 
     row: Count
     why: Why
@@ -68,7 +68,7 @@ class _File(Strict, frozen=True, kw_only=True):
 
 
 def read_asked(path: Path) -> dict[int, AskedRow]:
-    """Rows that were asked about, in order; none if there is no file. Raises DataError."""
+    """Queried rows, in order; none if there is no file. Raises DataError."""
     try:
         content = read_object(read_plain(path, LARGEST), str(path))
     except FileNotFoundError:
@@ -85,15 +85,15 @@ def write_asked(path: Path, asked: Iterable[AskedRow]) -> None:
     if len(data) > LARGEST:
         raise UsageError(f"{path}: expected questions of at most {LARGEST:,} bytes, found {len(data):,}; ask fewer")
     write_whole(path, [data])
-    sync_folder(path.parent)  # people hold these questions: after a power cut, too
+    sync_folder(path.parent)  # people may have seen these questions before a power cut
 
 
 def still_open(
     asked: Mapping[int, AskedRow], log: Log, drawn: Container[int], expires: float | None, now: float
 ) -> list[AskedRow]:
-    """Questions that await an answer: not answered, not skipped since they were asked, not expired.
+    """Open questions: not answered, not skipped since they were asked, not expired.
 
-    drawn: rows of the current attempt; draws of earlier attempts are awaited no longer.
+    drawn: rows of the current attempt; draws of earlier attempts are no longer open.
     """
     skipped, undone = log.current.skipped, log.current.undone
     done = log.current.labels.keys() | (log.current.unsure - set(undone))

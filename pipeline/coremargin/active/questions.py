@@ -1,4 +1,4 @@
-"""What a campaign asks: which questions are open, and which rows come next."""
+"""The questions of a campaign: which are open, and which rows are queried next."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Questions:
-    """The questions of a campaign at ``path``; whoever uses it holds the lock of the campaign.
+    """The questions of a campaign at ``path``; callers hold the lock of the campaign.
 
     expires: seconds after which a question without an answer may be asked again; None: never.
     """
@@ -29,28 +29,28 @@ class Questions:
         self._path, self._campaign, self._expires = path / FILE, campaign, expires
         self.asked: dict[int, AskedRow] = {}
         self.votes = votes
-        self._looked_at: int | None = None  # lines of the log at the last look ahead
+        self._looked_at: int | None = None  # number of lines of the log at the last ``look_ahead``
 
     def refresh(self) -> None:
-        """Read what others have asked and answered. Raises DataError."""
+        """Read questions and answers of other processes. Raises DataError."""
         self.asked = read_asked(self._path)
         self.votes.refresh()
 
     def open(self) -> list[AskedRow]:
-        """Questions that answers are awaited for; draws of an attempt that is over are no longer."""
+        """Open questions; draws of a finished attempt are not open."""
         drawn = set(self._campaign.state.draws.ids.tolist())
         return still_open(self.asked, self._campaign.log, drawn, self._expires, time.time())
 
     def open_for(self, who: str) -> list[AskedRow]:
-        """Of these, those that somebody is to answer: what they were asked or, of several people, have not answered."""
+        """The open questions of one person; with several people per row, those that this one has not answered."""
         if self.votes.several:
             return [one for one in self.open() if self.votes.needs_answer_of(one.row, who)]
         return [one for one in self.open() if one.who == who]
 
     def ask(self, n: int, who: str) -> list[AskedRow]:
-        """At most ``n`` questions more, on disk before anybody sees them; scans where no row in memory is worth one.
+        """At most ``n`` further questions, saved before they are returned; scans if no row in memory is informative.
 
-        Raises LabelError where all answers are the same and draws have found no other, and what a scan raises.
+        Raises LabelError if all answers are the same and draws have found no other, and what a scan raises.
         """
         rows = [] if who == self.votes.judge else self._choose(n, who)
         if rows:
@@ -72,7 +72,7 @@ class Questions:
             rows = learner.ask(n, [*waiting, *skipped])
             if rows or waiting or not learner.running:
                 break
-            if learner.is_scanned:  # what was skipped is asked again
+            if learner.is_scanned:  # repeat skipped questions
                 return again[:n] or learner.ask(n)
             if not campaign.grow(who):
                 campaign.scan()
@@ -80,11 +80,10 @@ class Questions:
         return rows
 
     def look_ahead(self) -> bool:
-        """Scan where no row in memory is worth a question while answers are awaited; whether that was so.
+        """Scan while answers are awaited, if no row in memory is informative; returns whether it scanned.
 
-        Once for each answer at most: what such a scan does not find, another one would not find either. It begins no
-        trial: the answers will change the hypothesis, and one that nobody asks about any more would have spent an
-        attempt. Nobody has seen its draws.
+        At most once per answer: a second scan would find nothing new. It begins no trial, as the awaited answers will
+        change the hypothesis, and a trial of the old one would use up an attempt.
         """
         campaign, learner = self._campaign, self._campaign.learner
         lines, waiting = len(campaign.log.entries), [one.row for one in self.open()]
@@ -99,10 +98,10 @@ class Questions:
         return True
 
     def checked(self, given: Iterable[Given], *, examples: bool = False) -> list[Given]:
-        """Those answers that say something new, with the labels that are meant.
+        """The new answers, with labels of the campaign's classes.
 
-        examples: those of rows that were not asked about, too. Raises what ``check_answers`` does, and DataError for
-        examples of weight 0.
+        examples: accept rows that were not queried. Raises what ``check_answers`` does, and DataError for examples of
+        weight 0.
         """
         campaign, given = self._campaign, list(given)
         last = {line.row: line.action for line in campaign.log.lines}
@@ -114,7 +113,7 @@ class Questions:
         )
 
     def refuse_one_class(self) -> None:
-        """Raises LabelError where draws have shown all that they can, and a class has no answer."""
+        """Raises LabelError if a class has no answer and further draws cannot find one."""
         if self._campaign.learner.lacks_classes:
             raise LabelError(_describe_missing_class(self._campaign))
 
@@ -128,7 +127,7 @@ class Questions:
 
 
 def _describe_missing_class(campaign: CampaignState) -> str:
-    """What is known where a class has no answer, however long people are asked, and what to do."""
+    """The message for a class that further queries cannot find: what is known, and what to do."""
     problem, state, classes = campaign.problem, campaign.state, campaign.classes
     places, left, most = state.answered.seen_classes, state.scanned.population - len(state.draws), ""
     if left:
@@ -140,10 +139,10 @@ def _describe_missing_class(campaign: CampaignState) -> str:
         tell = f"give it with `coremargin active tell {campaign.path} FILE --examples`"
         return f"{head}; if you know one of them, {tell}"
     unsure = len(state.unsure)
-    some = " that count" if len(campaign.labels) + unsure < problem.source.rows else ""  # others are of weight 0
-    nobody = f"{some} but those that nobody could label" if unsure else some
+    some = " that count" if len(campaign.labels) + unsure < problem.source.rows else ""  # the others have weight 0
+    which = f"{some} but those that no annotator could label" if unsure else some
     seen = [classes[code] for code in places]
     options = ["--classes", ",".join(map(str, seen)), *options_of(parameters_of(campaign.job))]
     again = restart_command(campaign.settings.store, str(campaign.path), options)
     begin = f"begin another campaign without such classes: `{again}`"
-    return f"{head}; all rows{nobody} are answered; {begin if len(seen) > 1 else 'there is nothing to tell apart'}"
+    return f"{head}; all rows{which} are answered; {begin if len(seen) > 1 else 'there is one class only'}"

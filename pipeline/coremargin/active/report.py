@@ -1,4 +1,4 @@
-"""The report of a campaign: what is claimed, what was asked and answered, by whom, and what the papers' bounds say."""
+"""The report of a campaign: claims, queries, answers, annotators, and published bounds."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 WHY = {"start": "at the beginning", "query": "near a boundary", "draw": "drawn by lot", "example": "given before"}
 ACTIONS = ("label", "correct", "undo", "skip", "unsure")
-SHOWN = 200  #: conflicts, and people
+SHOWN = 200  #: most conflicts, and people, in the report
 
 
 def write_report(campaign: CampaignState, votes: Votes, path: Path) -> Path:
-    """Write ``report.html`` into the folder of a campaign; its path. Raises UsageError before two classes are known."""
+    """Write ``report.html`` into a campaign's folder; return its path. Raises UsageError without two classes."""
     return page.write_report_page(path, _page(campaign, votes, path.name))
 
 
@@ -53,7 +53,7 @@ def _page(campaign: CampaignState, votes: Votes, name: str) -> str:
         "asked": _asked(campaign),
         "answered": _answered(campaign),
         "people": _people(campaign, votes),
-        "papers": _papers(campaign),
+        "papers": _published_bounds(campaign),
     }
     left = campaign.problem.source.rows - len(campaign.labels) - int(model.record.get("unsure") or 0)
     view |= evidence_view(model.record, left) | {"with_loss": None}
@@ -61,7 +61,7 @@ def _page(campaign: CampaignState, votes: Votes, name: str) -> str:
 
 
 def _asked(campaign: CampaignState) -> list[dict[str, Any]]:
-    """How many lines of the log there are of each reason and each action."""
+    """The number of lines of the log for each reason and each action."""
     counts = Counter[tuple[str, str]]((line.why, line.action) for line in campaign.log.lines)
     return [
         {"why": text, "counts": [counts[why, action] for action in ACTIONS]}
@@ -71,7 +71,7 @@ def _asked(campaign: CampaignState) -> list[dict[str, Any]]:
 
 
 def _answered(campaign: CampaignState) -> list[dict[str, Any]]:
-    """How many rows have each label, of those asked about for each reason."""
+    """The number of rows with each label, for each reason of the query."""
     last = {line.row: line.why for line in campaign.log.lines if line.label is not None}
     found = []
     for label in campaign.classes:
@@ -81,7 +81,7 @@ def _answered(campaign: CampaignState) -> list[dict[str, Any]]:
 
 
 def _people(campaign: CampaignState, votes: Votes) -> dict[str, Any]:
-    """Who has answered, how they agree, and what they disagree about."""
+    """The annotators, their agreement, and their conflicts."""
     lines = [line for line in campaign.log.lines if line.label is not None]
     counts = Counter(line.who for line in lines)
     rows, fleiss = votes.fleiss()
@@ -103,7 +103,7 @@ def _people(campaign: CampaignState, votes: Votes) -> dict[str, Any]:
 
 
 def _near(campaign: CampaignState) -> Markup | None:
-    """How near rows came that were asked about, and how near rows by chance: of two classes without a loss."""
+    """Distances of queried rows, and of random rows, from the hyperplane; for two classes without a loss."""
     problem, state = campaign.problem, campaign.state
     if problem.planes > 1 or problem.loss is not None or not np.isfinite(state.upper[0]) or not state.upper[0] > 0:
         return None
@@ -119,11 +119,11 @@ def _near(campaign: CampaignState) -> Markup | None:
     return charts.drawings(charts.FULL, partial(nearness, *sizes))
 
 
-def _papers(campaign: CampaignState) -> list[dict[str, Any]]:
-    """What published bounds say beside what was needed, of two classes without a loss: those that hold.
+def _published_bounds(campaign: CampaignState) -> list[dict[str, Any]]:
+    """Published bounds next to the numbers of this campaign, for two classes without a loss; only bounds that apply.
 
-    rho: the largest margin of the rows answered; R: the length of the longest of them. Rows within the slab of that
-    margin's hyperplane are what Corollary 3.2 is about: random rows and those of the slab method are not such.
+    rho: the largest margin of the answered rows; R: the length of the longest of them. Corollary 3.2 is about rows
+    within the slab of that margin's hyperplane: it does not apply to random rows and rows of the slab method.
     """
     problem, state = campaign.problem, campaign.state
     rho = float(state.upper[0]) if problem.planes == 1 and problem.loss is None else 0.0

@@ -1,8 +1,7 @@
-"""The store of a campaign at the commit that its answers are about, and the map of its rows.
+"""The store of a campaign at its current commit, and the feature map of its rows.
 
-A campaign begins with one commit of its store. Where rows were appended since, a line of the log names the commit that
-all that follows is about. The map is fitted to the first commit and stays, whatever is appended: its arrays are kept
-with ``campaign.toml``.
+A campaign begins with one commit of its store. After rows are appended, a line of the log names the commit of all later
+lines. The map is fitted to the first commit and does not change: its arrays are stored next to ``campaign.toml``.
 """
 
 from __future__ import annotations
@@ -13,10 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
+from coremargin.data.extent import gamma_scale
 from coremargin.data.folder import write_arrays
 from coremargin.data.mapped import map_arrays
 from coremargin.data.scaled import scaled
-from coremargin.data.spread import gamma_scale
 from coremargin.data.store import Store
 from coremargin.data.transformed import transformed
 from coremargin.errors import DataError, StoreError, raise_if_limit
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from coremargin.problems.active.problem import ActiveMargin
     from coremargin.problems.active.spec import ActiveJob
 
-#: Bytes of the store that a process may keep mapped: campaigns scan seldom, and are to stay small.
+#: Bytes of the store that a process may keep mapped: campaigns scan seldom, so little is worth the memory.
 MAPPED = 256 << 20
 
 
@@ -56,10 +55,9 @@ class Snapshot:
 
 
 class CampaignStore:
-    """Opens commits of the store that a campaign is about.
+    """Opens commits of the store of a campaign.
 
-    Raises DataError for a map that is lost or another one; methods raise StoreError for a store that lost or changed
-    rows.
+    Raises DataError for a missing or different map; methods raise StoreError if the store lost or changed rows.
     """
 
     def __init__(self, settings: CampaignSettings, job: ActiveJob) -> None:
@@ -67,7 +65,7 @@ class CampaignStore:
         self._first = Commit(settings.rows, settings.digest)
 
     def commit_after(self, growths: Iterable[Growth]) -> Commit:
-        """The commit that a campaign is about after these lines of its log."""
+        """The current commit of a campaign after these lines of its log."""
         commit = self._first
         for line in growths:
             commit = Commit(line.rows, line.digest)
@@ -80,7 +78,7 @@ class CampaignStore:
         return Snapshot(commit, store, problem_with_reserve(self._job, rows))
 
     def newest_after(self, commit: Commit) -> Commit | None:
-        """The last commit of the store, where it has more rows than this one; each has all rows of those before."""
+        """The last commit of the store if it has more rows than this one, else None. Commits append rows only."""
         newest = Store.open(self._job.store, map_bytes=0)
         last = Commit(newest.rows, newest.digest)
         if commit != last and commit not in [Commit(entry.commit.rows, entry.commit.digest) for entry in newest.log]:
@@ -93,7 +91,7 @@ class CampaignStore:
 
 
 def with_gamma(job: ActiveJob, source: Source) -> ActiveJob:
-    """The job with a number for the gamma of its map: "scale" is that of the rows of now, scaled as the job says."""
+    """The job with a number for the gamma of its map: "scale" is that of the present rows, scaled as in the job."""
     asked = job.asked_map
     if asked is None or asked.gamma != "scale":
         return job
@@ -101,19 +99,19 @@ def with_gamma(job: ActiveJob, source: Source) -> ActiveJob:
 
 
 def digest_of_map(source: Source) -> str | None:
-    """The digest of the arrays that a source's rows are mapped by; None of rows that are not mapped."""
+    """The digest of the arrays of a source's map; None without a map."""
     arrays = map_arrays(source)
     return map_digest(arrays) if arrays else None
 
 
 def write_campaign_map(folder: Path, source: Source) -> None:
-    """Write the arrays that a source's rows are mapped by; nothing of rows that are not mapped. Raises OutputError."""
+    """Write the arrays of a source's map, if it has one. Raises OutputError."""
     if arrays := map_arrays(source):
         write_arrays(folder / MAP, arrays)
 
 
 def read_campaign_map(folder: Path, settings: CampaignSettings) -> FeatureMap | None:
-    """The map of the campaign in a folder, None where it maps no rows. Raises DataError: lost, damaged, another one."""
+    """The map of the campaign in a folder; None without one. Raises DataError: missing, damaged, or another map."""
     asked, place = settings.asked_map, folder / MAP
     if asked is None:
         return None

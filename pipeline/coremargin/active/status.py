@@ -1,6 +1,6 @@
-"""The status of a campaign: answers, draws, bounds, and what is left to do.
+"""The status of a campaign: answers, draws, bounds, and an estimate of the remaining answers.
 
-Where the state was lost, it is what the log and the model say, without a scan of the store.
+If the state was lost, the status comes from the log and the model, without a scan of the store.
 """
 
 from __future__ import annotations
@@ -38,14 +38,13 @@ if TYPE_CHECKING:
     from coremargin.active.learner import Learner
     from coremargin.active.queried_rows import AskedRow
     from coremargin.formats.answers import Line
-    from coremargin.models.active import ActiveModel
-    from coremargin.models.active_classes import ActiveClassesModel
+    from coremargin.models.model import Model
 
 
 def status_of(campaign: CampaignState, awaited: int) -> dict[str, Any]:
-    """The status as one flat mapping, for machines; awaited: questions without an answer.
+    """The status as one flat mapping, for JSON; awaited: open questions.
 
-    labels_asked: labels that were given, those that were corrected or taken back since, too; labels: those that hold.
+    labels_asked: number of labels given, including those corrected or taken back since; labels: number of current ones.
     """
     campaign.count_fetched()
     learner, job, lines, labels = campaign.learner, campaign.job, campaign.log.lines, campaign.labels
@@ -107,7 +106,7 @@ def _missing_classes(campaign: CampaignState) -> str:
 
 
 def _contradiction(campaign: CampaignState) -> list[dict[str, Any]]:
-    """The rows whose hulls meet, and their labels."""
+    """The rows whose convex hulls intersect, and their labels."""
     if campaign.state.status != "contradiction":
         return []
     pool = campaign.state.answered
@@ -115,8 +114,8 @@ def _contradiction(campaign: CampaignState) -> list[dict[str, Any]]:
     return [{"row": int(row), "label": campaign.labels.get(int(row))} for row in meeting]
 
 
-def current_model(campaign: CampaignState) -> ActiveModel | ActiveClassesModel:
-    """The model of the answers so far. Raises UsageError where they are of one class only."""
+def current_model(campaign: CampaignState) -> Model:
+    """The model of the answers so far. Raises UsageError if they are of one class only."""
     if not campaign.state.answered.both_classes:
         seen = f"{len(campaign.labels):,}, all of them {campaign.classes[0]!r}" if campaign.labels else "none"
         raise UsageError(f"{campaign.path}: expected answers of two classes, found {seen}; answer more questions")
@@ -124,17 +123,17 @@ def current_model(campaign: CampaignState) -> ActiveModel | ActiveClassesModel:
     return found.with_columns(columns_of(campaign.problem.source))
 
 
-# What is left to do: draws as they are known, rows near the hyperplanes by experience.
+# The remaining answers: the number of draws is known, that of rows near the hyperplanes is an estimate.
 
-#: Answers about rows near a hyperplane that a proof took, for each of its coordinates: between one and three.
+#: Answers near a hyperplane per coordinate of it: measured campaigns needed between one and three.
 NEAR_PER_COORDINATE = 2
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """draws: of the current attempt, or of the next one, that are still to be answered if none of them is wrong.
+    """draws: open draws of the current or next attempt, if none of them is wrong.
 
-    near: about so many answers about rows near the hyperplanes come before, and perhaps far fewer.
+    near: a rough upper estimate of the answers about rows near the hyperplanes that come before.
     """
 
     draws: int
@@ -142,12 +141,12 @@ class Forecast:
 
     @property
     def total(self) -> int:
-        """Answers of both kinds."""
+        """The sum of both."""
         return self.draws + self.near
 
 
 def forecast(learner: Learner) -> Forecast:
-    """The answers that are still needed; none where a campaign has ended."""
+    """An estimate of the answers that are still needed; zeros if the campaign has ended."""
     learner = learner.after_trial()
     problem, state = learner.problem, learner.state
     if not learner.running:
@@ -164,7 +163,7 @@ def forecast(learner: Learner) -> Forecast:
 
 
 def _near(learner: Learner) -> int:
-    """By the rows in memory that lie within a slab, of which most lie outside once the nearest are answered."""
+    """From the rows in memory within a slab; most of these leave it once the nearest are answered."""
     problem, state = learner.problem, learner.state
     known = len(state.answered)
     usual = NEAR_PER_COORDINATE * (problem.source.features + 1) * problem.planes
@@ -175,15 +174,15 @@ def _near(learner: Learner) -> int:
         return 0
     sides = hypothesis.sides(hypothesis.decisions(rows.rows)) if problem.planes > 1 else np.zeros(len(rows), np.int32)
     within = int((hypothesis.nearness(hypothesis.distances(rows.rows), sides) < hypothesis.limit).sum())
-    if problem.trial is not None:  # as many new answers as a trial has draws, and then it comes
+    if problem.trial is not None:  # a trial starts after as many new answers as it has draws
         return min(within, max(problem.trial, state.tried) - (known - state.tried))
     return min(within, max(usual - known, within // 10))
 
 
 def distance_of(learner: Learner, row: int) -> tuple[float, float] | None:
-    """How far a row lies from the nearest of the hyperplanes, and how far their slab reaches; None where there is none.
+    """The distance of a row from the nearest hyperplane, and half the width of its slab; None without a hyperplane.
 
-    Of several classes that hyperplane whose slab it is furthest within.
+    With several classes, the hyperplane is the one in whose slab the row lies deepest.
     """
     state = learner.state
     if not state.answered.both_classes:
@@ -193,11 +192,11 @@ def distance_of(learner: Learner, row: int) -> tuple[float, float] | None:
     return float(values[plane]), float(state.hypothesis.slab[plane])
 
 
-# Without the state: what the log and the model say.
+# Without the state: from the log and the model.
 
 
 def status_without_state(path: str | os.PathLike[str]) -> dict[str, Any] | None:
-    """As ``Campaign.status``, of a campaign whose state has to be computed again by scans; None where it is there.
+    """As ``Campaign.status``, for a campaign whose state has to be computed again by scans; None if the state exists.
 
     Raises DataError, StoreError and Busy as opening the campaign does.
     """
@@ -262,10 +261,10 @@ def status_without_state(path: str | os.PathLike[str]) -> dict[str, Any] | None:
 
 
 def _drawn_rows(asked: Mapping[int, AskedRow], log: Log) -> set[int]:
-    """Draws that were asked about, of the current attempt as far as the log says.
+    """Queried draws of the current attempt, as far as the log shows.
 
-    It ends with an answer about another row, with one that is changed, and with the store's growth; that a draw was
-    predicted wrongly only the state knows.
+    An attempt ends with an answer about another row, a changed answer, or appended rows. It also ends with a wrongly
+    predicted draw, which only the state knows.
     """
     attempts = [one.attempt for one in asked.values()] + [line.attempt for line in log.lines]
     last = max((attempt or 0 for attempt in attempts), default=0)
@@ -281,7 +280,7 @@ def _is_about_other_row(line: Line, attempt: int) -> bool:
 
 
 def _model_record(place: Path, hashes: tuple[str, ...]) -> tuple[int | None, Mapping[str, Any]]:
-    """How many lines of the log came after what the model is about, and its record; None where there is none."""
+    """The number of lines of the log after the model's last one, and the model's record; None without a model."""
     try:
         record = load(place / MODEL).record
     except DataError:
@@ -291,7 +290,7 @@ def _model_record(place: Path, hashes: tuple[str, ...]) -> tuple[int | None, Map
 
 
 def _claims(record: Mapping[str, Any]) -> dict[str, Any]:
-    """What a model claims that all answers are known to."""
+    """The claims of a model that is computed from all answers."""
     certificate, evidence = record.get("certificate") or {}, record.get("evidence")
     lower, upper = certificate.get("lower"), certificate.get("upper")
     return {

@@ -1,9 +1,10 @@
 """Active learning on a stream of rows that are not stored: an iterator of any length.
 
 Har-Peled, Roth and Zimak (2006), section 4.1, last paragraph, with the learner of campaigns: a row within the slab is
-queried as it arrives. Once so many rows in succession lay outside that few can lie within, the next rows are a trial:
-which rows these are is fixed before any of them is seen, and their labels are queried wherever they lie. A wrong one
-ends the attempt, and all of its rows join those that the hypothesis is made of; if none is wrong, few can be.
+queried when it arrives. After a long run of rows outside the slab, which proves that few lie inside, the next rows are
+a trial: their number is fixed before the first arrives, and all of their labels are queried. A wrong prediction ends
+the attempt, and its rows join the training rows of the hypothesis; a trial without one proves that few predictions are
+wrong.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from coremargin.active.learner import Learner
 from coremargin.active.snapshot import with_gamma
 from coremargin.data.arrays import ArraySource
 from coremargin.data.folder import replacing
-from coremargin.data.map_fit import fitted
 from coremargin.data.mapped import mapped, unmapped
 from coremargin.data.owned import STORE, Kind
+from coremargin.data.transformed import fitted
 from coremargin.data.writer import StoreWriter
 from coremargin.engine.task import one_blas_thread
 from coremargin.errors import DataError, LabelError, UsageError
@@ -51,17 +52,16 @@ if TYPE_CHECKING:
     from coremargin.formats.choices import MapKind
     from coremargin.maths.mapping import FeatureMap
     from coremargin.maths.rows import Rows
-    from coremargin.models.active_classes import ActiveClassesModel
     from coremargin.models.model import Model
     from coremargin.problems.active.problem import ActiveMargin
     from coremargin.problems.active.state import Answered
 
 
 CLAIM = "claim.txt"
-#: What a hard margin of the rows that were asked about is asked for as the stream was.
+#: Parameters of the stream that the hard margin of its queried rows shares.
 SAME = ("epsilon", "intercept", "map", "components", "gamma", "degree", "coef0", "map_seed")
 _PLACES = {"rows.zarr": STORE, "trial.zarr": STORE, "model": MODEL}
-#: Only to be made: nothing there is ever replaced.
+#: The folder that ``save`` makes; existing ones are never replaced.
 LEFT = Kind(
     what="what a stream has left",
     records={},
@@ -70,7 +70,7 @@ LEFT = Kind(
 )
 
 
-# Who labels rows that lie in no store: one row at a time, or many together.
+# The oracle: labels rows of a stream, one at a time or many together.
 
 
 class Labeller:
@@ -89,15 +89,15 @@ class Labeller:
         return found
 
     def known(self, place: int, labels: Iterator[Any] | Sequence[Any]) -> list[tuple[int, Any]]:
-        """Labels behind a place that the oracle gave together with it: no query is needed for them."""
+        """Labels after ``place`` from the same call of the oracle: they need no further query."""
         return list(enumerate(labels))[place + 1 :] if isinstance(labels, Sequence) else []
 
 
-# How the rows of a stream are mapped: by a map that is fitted to its first batch, and stays.
+# The feature map of a stream, which is fitted to its first batch.
 
 
 class StreamMap:
-    """The map of a stream, fitted to its first batch; answered rows are also kept unmapped."""
+    """The feature map of a stream, fitted to its first batch; stores answered rows unmapped, too."""
 
     def __init__(self) -> None:
         self._map: FeatureMap | None = None
@@ -106,7 +106,7 @@ class StreamMap:
     def fit_to(self, job: ActiveJob, batch: ArraySource) -> tuple[ActiveJob, ActiveMargin]:
         """Fit the map; the job with a number for gamma, and the problem on one row of the batch.
 
-        Raises UsageError for a map that does not fit these rows, such as one of more landmarks than there are.
+        Raises UsageError for a map that cannot be fitted to these rows, such as one with more landmarks than rows.
         """
         job = with_gamma(job, batch)
         self._map = None if job.asked_map is None else fitted(batch, job.asked_map)
@@ -114,17 +114,17 @@ class StreamMap:
         return job, problem_with_reserve(job, self.map_source(one))
 
     def map_source(self, source: Source) -> Source:
-        """A source with mapped rows. Raises UsageError for rows whose mapping rounding decides."""
+        """A source with mapped rows. Raises UsageError for rows that are too long to be mapped accurately."""
         return mapped(source, self._map)
 
     def map_rows(self, rows: DriverRows) -> DriverRows:
-        """Rows as the hypothesis takes them."""
+        """The mapped rows, if there is a map."""
         if self._map is None or not len(rows):
             return rows
         return replace(rows, rows=self.map_source(ArraySource(rows.rows)).rows_at(np.arange(len(rows)))[0])
 
     def remember(self, rows: DriverRows) -> None:
-        """Keep answered rows unmapped."""
+        """Store answered rows unmapped."""
         if self._map is not None:
             self._answered.append(rows)
 
@@ -136,27 +136,27 @@ class StreamMap:
         return take(rows.rows, np.searchsorted(rows.ids, answered.ids))
 
 
-# Batches of a stream: rows as they come, one by one or many at once, which fit those before.
+# Batches of a stream: one row or many, checked against the rows before.
 
 
 def batch_of(some: Any) -> Any:
-    """A batch (m, d) from what the iterator gives, which may be one row (d,), dense or sparse."""
+    """A batch (m, d) from an item of the iterator: rows or one row (d,), dense or sparse."""
     if hasattr(some, "tocsr"):
         return some if some.ndim == 2 else some.reshape(1, -1)
     try:
         rows = np.asarray(some)
-    except ValueError:  # ragged: that is said where rows are checked
+    except ValueError:  # ragged: the check of rows raises the error
         return some
     return rows[None, :] if rows.ndim == 1 and len(rows) else rows
 
 
 def is_empty(batch: Any) -> bool:
-    """Whether a batch has no rows, as after a filter."""
+    """Whether a batch has no rows, for example after a filter."""
     return not (batch.shape[0] if getattr(batch, "shape", ()) else 1)
 
 
 def source_of(batch: Any, first: int, before: Source | None) -> ArraySource:
-    """The rows of a batch; first: number of its first row in the stream, before: rows that came before it.
+    """The rows of a batch as a source; first: number of its first row in the stream, before: an earlier batch.
 
     Raises BadRow, DataError, with the place in the stream.
     """
@@ -169,7 +169,7 @@ def source_of(batch: Any, first: int, before: Source | None) -> ArraySource:
 
 
 class StreamTrial:
-    """Rows that tried a hypothesis, none of them wrong so far, and their codes."""
+    """The rows of a trial so far, all predicted correctly, and their class codes."""
 
     def __init__(self) -> None:
         self._parts: list[DriverRows] = []
@@ -179,12 +179,12 @@ class StreamTrial:
         return len(self.codes)
 
     def add(self, row: DriverRows, code: int) -> None:
-        """One more."""
+        """Add a row."""
         self._parts.append(row)
         self.codes.append(code)
 
     def rows(self, others: Sequence[DriverRows] = ()) -> DriverRows:
-        """All of them, and others."""
+        """The rows of the trial, followed by others."""
         return DriverRows.concatenate([*self._parts, *others])
 
     def known(self) -> dict[int, int]:
@@ -196,7 +196,7 @@ Status = Literal["running", "certified", "stopped", "contradiction", "stalled"]
 
 
 class StreamLearner:
-    """Queries rows of a stream until few rows to come can be labelled wrongly.
+    """Queries rows of a stream until few later rows can be labelled wrongly.
 
     Memory holds the queried rows and one batch. The claim assumes that rows are drawn independently from one source,
     or shuffled: sorted rows, or a source that drifts, show nothing.
@@ -206,7 +206,7 @@ class StreamLearner:
     classes : sequence of labels, optional
         All classes, of two (negative, positive); None: the first two that are answered.
     epsilon : float, default 0.1
-        Share of the best margin of the queried rows that may be missed: nearer rows are queried.
+        Share of the best margin of the queried rows that may be missed: rows nearer to the hyperplane are queried.
     error, confidence : float
         At most this share of the rows is labelled wrongly, with this confidence.
     intercept : bool, default True
@@ -272,7 +272,7 @@ class StreamLearner:
         self.labels_asked = 0  #: labels that were queried and given
         self.unsure = 0  #: rows that the oracle could not label: nothing is claimed of such rows
 
-    # what it knows
+    # status
 
     @property
     def classes(self) -> list[Any]:
@@ -281,7 +281,7 @@ class StreamLearner:
 
     @property
     def status(self) -> Status:
-        """The status: "running" before any row, "stopped" if rows or classes lack for a proof, or how it ended."""
+        """The status: "running", the final one, or "stopped" without enough rows or classes for a proof."""
         if self._proven and not self._lacks_classes:
             return "certified"
         known = None if self._learner is None else self._learner.state.status
@@ -295,14 +295,14 @@ class StreamLearner:
 
     @property
     def _lacks_classes(self) -> bool:
-        """Whether a class has no answer that the hypothesis knows."""
+        """Whether a class has no answer among the training rows of the hypothesis."""
         if self._learner is None:
             return True
         return len(self._learner.state.answered.seen_classes) < self._learner.problem.classes
 
     @property
     def evidence(self) -> dict[str, Any]:
-        """What the stream has shown so far of the newest hypothesis.
+        """The bounds for the newest hypothesis that the stream proves so far.
 
         attempt, draws, wrong: rows of the trial, none of them wrong. error_bound: at most this share of the rows is
         labelled wrongly. slab_rows: rows in succession outside of the slab; slab_bound: at most this share lies within.
@@ -321,27 +321,27 @@ class StreamLearner:
 
     @property
     def claim(self) -> str:
-        """The claim in words, with its assumptions."""
+        """The claim as a text, with its assumptions."""
         lacks = self._proven and self._lacks_classes
         return describe_claim(
             self.status, self.evidence, rows=self.rows_seen, asked=self.labels_asked, unsure=self.unsure, lacks=lacks
         )
 
     @property
-    def model(self) -> Model | ActiveClassesModel:
-        """The hard margin of the rows that the hypothesis was made of, of several classes each against the rest."""
+    def model(self) -> Model:
+        """The hard margin of the training rows of the hypothesis; with several classes, of each against the rest."""
         if self._learner is None or not self._has_two_classes:
             raise UsageError("expected answers of two classes, found fewer: learn from more rows first")
         return model_of_stream(self._learner, self._map.map_source(self._source()), self.classes, self._job)
 
     def _source(self) -> ArraySource:
-        """The rows that the hypothesis was made of, in the order of the stream, with their labels."""
-        pool = self._started.state.answered
+        """The training rows of the hypothesis, in the order of the stream, with their labels."""
+        pool = self._started_learner.state.answered
         labels = [self._labels.labels[int(row)] for row in pool.ids]
         return ArraySource(self._map.original_rows(pool).astype(self._dtype), labels)
 
     @property
-    def _started(self) -> Learner:
+    def _started_learner(self) -> Learner:
         if self._learner is None:
             raise UsageError("expected rows, found none yet: learn from some first")
         return self._learner
@@ -371,7 +371,7 @@ class StreamLearner:
         Raises
         ------
         BadRow
-            A row is not finite, or too long: its batch is not learned, those before are.
+            A row is not finite, or too long: its batch is not learned, earlier batches are.
         DataError
             Rows have another number of features than those before, or are sparse after dense ones or vice versa.
         LabelError
@@ -390,7 +390,7 @@ class StreamLearner:
         finally:
             self._ended = True
         if self._proven and self._lacks_classes:
-            learner = self._started
+            learner = self._started_learner
             share = f"at most a share {self.evidence['error_bound']:.3g} of the rows"
             most = f"with confidence {self._job.confidence} {share}"
             head = describe_missing_classes(
@@ -408,24 +408,24 @@ class StreamLearner:
         if self._learner is None:
             self._job, problem = self._map.fit_to(self._job, source)
             self._learner = Learner.start(problem)
-        self._map.map_source(source)  # refuses rows that are too long for it
+        self._map.map_source(source)  # raises UsageError for rows that are too long for the map
         self._dtype = np.result_type(self._dtype, source.dtype)
         return rows
 
     def _learn_batch(self, rows: Rows, oracle: Labeller) -> None:
-        """One batch: rows of a trial as long as one is on, else the search among all that are left of it."""
+        """Learn a batch: its rows belong to the trial, if one is running, and else to the search in the slab."""
         ids = self.rows_seen + np.arange(rows.shape[0])
         self.rows_seen += len(ids)
         at = 0
         while at < len(ids) and not self._proven and self.status == "running":
             left = DriverRows(ids[at:], take(rows, np.arange(at, len(ids))))
-            if not len(self._started.state.answered):
+            if not len(self._started_learner.state.answered):
                 at += self._ask_first(left.take(np.arange(1)), oracle)
             else:
                 at += self._run_trial(left, oracle) if self._trial_is_due else self._search_slab(left, oracle)
 
     def _ask_first(self, row: DriverRows, oracle: Labeller) -> int:
-        """The first answer; all rows may be of its class."""
+        """Query the first row; all rows may be of its class."""
         [label] = oracle(row.rows)
         code = self._code(int(row.ids[0]), label)
         if code is not None:
@@ -433,10 +433,10 @@ class StreamLearner:
         return 1
 
     def _search_slab(self, rows: DriverRows, oracle: Labeller) -> int:
-        """Ask about rows within the slab until none of them is; how many there were."""
+        """Query rows within the slab until none is left; return the number of processed rows."""
         before, seen, mapped_rows = self._hypotheses, len(rows), self._map.map_rows(rows)
         while True:
-            learner = self._started
+            learner = self._started_learner
             wanted = learner.problem.questions(learner.with_rows(mapped_rows).state) if len(rows) else ()
             if not wanted or not learner.running:
                 break
@@ -446,7 +446,7 @@ class StreamLearner:
             if code is not None:
                 self._learn_from(row, {wanted[0]: code})
             rows, mapped_rows = (part.take(np.flatnonzero(part.ids != wanted[0])) for part in (rows, mapped_rows))
-        # a hypothesis that was made of some of these rows has not been tried by the others
+        # the other rows do not count as a test of a hypothesis that was trained on rows of the same batch
         self._rows_outside = self._rows_outside + len(rows) if self._hypotheses == before else 0
         return seen
 
@@ -454,16 +454,16 @@ class StreamLearner:
 
     @property
     def _trial_is_due(self) -> bool:
-        """Whether the rows that come next are a trial: too few can lie within the slab to wait for one."""
+        """Whether the next rows are a trial: few can still lie within the slab."""
         return not self._has_two_classes or self._rows_outside >= self._needed(self._hypotheses)
 
     def _needed(self, number: int) -> int:
         return draws_of(number, self._job.error, 1.0 - self._job.confidence)
 
     def _run_trial(self, rows: DriverRows, oracle: Labeller) -> int:
-        """Ask about the next rows wherever they lie, until one is wrong; how many there were."""
+        """Query all next rows until one is predicted wrongly; return the number of processed rows."""
         part = rows.take(np.arange(min(len(rows), self._needed(self._attempt) - len(self._trial))))
-        learner, labels = self._started.holding(self._map.map_rows(part)), oracle(part.rows)
+        learner, labels = self._started_learner.holding(self._map.map_rows(part)), oracle(part.rows)
         for place, label in enumerate(labels):
             row = int(part.ids[place])
             code = self._code(row, label)
@@ -483,18 +483,18 @@ class StreamLearner:
         return len(part)
 
     def _end_attempt(self, rows: Sequence[DriverRows], codes: Mapping[int, int] = MappingProxyType({})) -> None:
-        """End the attempt: what was tried, and these rows, join what the next hypothesis is made of."""
+        """End the attempt: its rows, and these, join the training rows of the next hypothesis."""
         self._learn_from(self._trial.rows(rows), {**self._trial.known(), **codes})
         self._attempt, self._trial, self._proven = self._attempt + 1, StreamTrial(), False
 
     def _learn_from(self, rows: DriverRows, codes: dict[int, int]) -> None:
-        """Another hypothesis, which knows these rows, too."""
+        """Train another hypothesis on these rows, too."""
         self._map.remember(rows.take(np.isin(rows.ids, list(codes))))
-        self._learner = self._started.holding(self._map.map_rows(rows)).add(codes)
+        self._learner = self._started_learner.holding(self._map.map_rows(rows)).add(codes)
         self._hypotheses, self._rows_outside = self._hypotheses + 1, 0
 
     def _code(self, row: int, label: Any) -> int | None:
-        """What the engine calls the label of a row; None: there is none."""
+        """The class code of a row's label; None without a label."""
         if label is None:
             self.unsure += 1
             return None
@@ -503,7 +503,7 @@ class StreamLearner:
         self.labels_asked += 1
         return codes_of({row: found}, self._labels.classes)[row]
 
-    # what it leaves
+    # model and files
 
     def predict(self, X: Any) -> np.ndarray:
         """The label of each row.
@@ -521,11 +521,11 @@ class StreamLearner:
         return self.model.predict(X)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a folder with all that is left of the stream.
+        """Write a folder with the model, its training rows, the rows of the trial and the claim.
 
-        ``rows.zarr`` has the rows that the model was made of, with their labels: ``coremargin verify`` examines
-        ``model`` with it. ``trial.zarr``, if there is one, has the rows that tried it: ``coremargin evaluate`` finds
-        none of them wrong. ``claim.txt`` says what is claimed of the stream.
+        ``rows.zarr`` has the training rows with their labels: ``coremargin verify`` checks ``model`` against it.
+        ``trial.zarr``, if there is one, has the rows of the trial: ``coremargin evaluate`` finds no error in it.
+        ``claim.txt`` states the claim about the stream.
 
         Parameters
         ----------
@@ -542,20 +542,20 @@ class StreamLearner:
         save(path, self.model, self._source(), self._trial, self.claim, self.classes)
 
 
-# What a stream leaves: a model, a claim, and the folder with both.
+# The results of a stream: a model, a claim, and the folder with both.
 
 
-def model_of_stream(learner: Learner, source: Source, classes: list[Any], job: ActiveJob) -> Model | ActiveClassesModel:
-    """The hard margin of the rows that a learner knows, which are those of the source, mapped where rows are.
+def model_of_stream(learner: Learner, source: Source, classes: list[Any], job: ActiveJob) -> Model:
+    """The hard margin of the learner's training rows, which are those of the source, mapped if the stream has a map.
 
-    classes: (negative, positive). Of several classes a model as campaigns have it, of rows that are all answered.
+    classes: (negative, positive). With several classes, a model as of campaigns, all of whose rows are answered.
     """
     problem, state = learner.problem, learner.state
     answered = replace(state.answered, ids=np.arange(len(state.answered)))
     if problem.planes > 1:
-        nobody = Scanned(np.full(problem.planes, np.inf), np.zeros(problem.classes + 1, np.int64))
+        unscanned = Scanned(np.full(problem.planes, np.inf), np.zeros(problem.classes + 1, np.int64))
         status = "certified" if state.status == "running" else state.status
-        alone = replace(state, status=status, answered=answered, scanned=nobody)
+        alone = replace(state, status=status, answered=answered, scanned=unscanned)
         return several.model_of(replace(problem, source=source), alone, classes, job.parameters(), None)
     ended, lower, upper = several.ENDED.get(state.status, "stopped"), float(state.lower[0]), float(state.upper[0])
     meet = ended == "not_separable"
@@ -574,27 +574,27 @@ def model_of_stream(learner: Learner, source: Source, classes: list[Any], job: A
     )
     same = {name: getattr(job, name) for name in SAME}
     asked = HardMarginJob(store=Path("rows.zarr"), out=Path("model"), **same)
-    negative, positive = (_place(source, label) for label in classes)
+    negative, positive = (_label_code(source, label) for label in classes)
     claimed = widen_margin_bounds(found, source, problem.epsilon)
     return hyperplane_model(source, (positive, negative), claimed, "hard_margin", asked.parameters())
 
 
-def _place(source: Source, label: Any) -> int:
-    """The code that a label has."""
+def _label_code(source: Source, label: Any) -> int:
+    """The code of a label in a source."""
     return next(code for code, known in enumerate(source.classes) if same(known, label))
 
 
 def describe_claim(status: str, evidence: Mapping[str, Any], *, rows: int, asked: int, unsure: int, lacks: bool) -> str:
-    """What is claimed of the rows of a stream, and on what that rests, for people.
+    """The claim about the rows of a stream, with its assumptions, as a text.
 
-    lacks: whether a trial has ended that found no row of a class that no answer has.
+    lacks: whether a finished trial found no row of a class without answers.
     """
     sure, drawn = evidence["confidence"], evidence["draws"]
     ended = {
         "certified": "all is shown that was asked for",
         "contradiction": "the answers contradict each other, or no hyperplane can tell the classes apart",
         "stalled": "float64 cannot tell the remaining rows apart",
-        "running": "it goes on",
+        "running": "it is not finished",
     }.get(status, LACKING if lacks else "the rows ended before all was shown that was asked for")
     lines = [
         f"{status}: {ended}; {asked:,} labels of {rows:,} rows were asked for",
@@ -607,18 +607,18 @@ def describe_claim(status: str, evidence: Mapping[str, Any], *, rows: int, asked
             f"({evidence['slab_rows']:,} in succession did not)"
         ),
         f"each with confidence {sure}, and only if the rows were drawn from one source, independently of each other,",
-        "or shuffled: the rows are gone, and nobody can check that, nor these numbers",
+        "or shuffled: the rows are gone, so that neither this nor these numbers can be checked",
         "what can be checked: the margin of the rows that the model was made of, `coremargin verify model rows.zarr`;",
         "and that it has those right that tried it, `coremargin evaluate model trial.zarr`",
     ]
     if unsure:
-        lines.insert(3, f"of rows such as the {unsure:,} that nobody could label nothing is claimed")
+        lines.insert(3, f"of rows such as the {unsure:,} that no annotator could label nothing is claimed")
     return "\n".join(lines) + "\n"
 
 
 def save(
     path: str | os.PathLike[str],
-    model: Model | ActiveClassesModel,
+    model: Model,
     source: ArraySource,
     trial: StreamTrial,
     claim: str,
@@ -639,6 +639,6 @@ def save(
 
 
 def _store(place: Path, like: ArraySource, rows: Rows, labels: list[Any]) -> None:
-    """A store of rows as ``like`` has them."""
+    """Write a store of rows in the format of ``like``."""
     with StoreWriter.create(place, features=like.features, dtype=like.dtype.name, sparse=like.sparse) as writer:
         writer.write(rows, labels, None, origin="a stream")

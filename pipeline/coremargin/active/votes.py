@@ -1,9 +1,9 @@
-"""Several people about the same row: what each of them says, and when that settles its label.
+"""Several annotators per row: their votes, and the labels that these settle.
 
-Their answers lie in ``votes.jsonl``, each with its id, beside the log, and chained by hashes as that is; the log has a
-row's label once it is settled, with the names of those who agree on it and the id of the vote that settled it. A row is
-settled by as many people as the campaign asks for, where they agree or most of them do; else, where the campaign names
-somebody for that, by that person, or by more people.
+Votes are lines of ``votes.jsonl``, each with an id, chained by hashes like the log. Once a label is settled, it is
+added to the log with the names of those who agree on it and the id of the last vote. A label is settled if as many
+people as the campaign requires have voted and a majority agrees. Otherwise the judge decides, if the campaign names
+one, or further people vote.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Settled(NamedTuple):
-    """A label that goes into the log. who: names of those who agree on it."""
+    """A label for the log. who: names of those who agree on it."""
 
     given: Given
     who: str
@@ -39,7 +39,7 @@ class Settled(NamedTuple):
 
 @dataclass(frozen=True)
 class Pair:
-    """How two people agree. rows: that both have answered; same: equally; kappa: Cohen's, None if there is none."""
+    """Agreement of two people. rows: labelled by both; same: labelled equally; kappa: Cohen's, None if undefined."""
 
     first: str
     second: str
@@ -62,10 +62,10 @@ class _Log(ChainedLog[Vote]):
 
 
 class Votes:
-    """Those of a campaign that asks several people; whoever uses it holds the lock of the campaign.
+    """The votes of a campaign with several people per row; callers hold the lock of the campaign.
 
-    first: the hash of ``campaign.toml``. people: how many are asked about a row, 1 where it is one. judge: who settles
-    what they disagree about, None: most.
+    first: the hash of ``campaign.toml``. people: number of people per row. judge: the person who decides disagreements;
+    None: the majority.
     """
 
     def __init__(self, folder: Path, settings: CampaignSettings, first: str) -> None:
@@ -74,21 +74,21 @@ class Votes:
 
     @property
     def several(self) -> bool:
-        """Whether several people are asked."""
+        """Whether the campaign asks several people about each row."""
         return self.people > 1
 
     def refresh(self) -> None:
-        """Read what others have written. Raises DataError: it is gone, or lines of it were changed."""
+        """Read votes of other processes. Raises DataError if the file is missing or lines were changed."""
         if self.several:
             self._log.refresh()
 
     def put(self, one: ReceivedAnswer) -> None:
-        """Add a vote, or take one back, on disk; the same one twice is no other."""
+        """Add a vote, or take one back, on disk; repetitions of an id are skipped."""
         if all(one.id != other.id for other in self._log.entries):
             self._log.append([to_builtins(one)])
 
     def check(self, lines: Iterable[Line]) -> None:
-        """Raises DataError where lines of the campaign's log have labels that no votes here have settled."""
+        """Raises DataError if lines of the campaign's log have labels that no votes have settled."""
         ids = {one.id for one in self._log.entries}
         for line in lines if self.several else ():
             if line.action == "label" and line.id is not UNSET and line.who != self.judge and line.id not in ids:
@@ -96,7 +96,7 @@ class Votes:
                 raise DataError(f"{self._log.path}: {what}; get a whole copy")
 
     def by_row(self) -> dict[int, dict[str, Vote]]:
-        """What holds: by row and by name, in the order in which it came."""
+        """Current votes by row and by name, in order of arrival."""
         found = dict[int, dict[str, Vote]]()
         for one in self._log.entries:
             mine = found.setdefault(one.row, {})
@@ -106,12 +106,12 @@ class Votes:
         return {row: mine for row, mine in found.items() if mine}
 
     def labels_of(self, who: str) -> list[tuple[int, Any]]:
-        """Rows and labels of somebody's votes that hold, the last one at the end."""
+        """Rows and labels of a person's current votes, the last one at the end."""
         mine = {one.id for votes in self.by_row().values() for one in votes.values() if one.who == who}
         return [(one.row, one.label) for one in self._log.entries if one.id in mine]
 
     def settle(self, row: int, votes: Mapping[str, Vote]) -> Settled | None:
-        """What a row's votes come to; None as long as that is open."""
+        """The label that a row's votes settle; None if they settle none yet."""
         if len(votes) < self.people:
             return None
         counts = Counter(key_of(one.label) for one in votes.values())
@@ -124,7 +124,7 @@ class Votes:
         return Settled(Given(row, agree[0].label, "label", f"row {row:,}", last.id, last.when), names)
 
     def conflicts(self) -> dict[int, dict[str, Any]]:
-        """Rows about which people disagree so that nothing is settled: what each of them says."""
+        """Rows without a settled label on which people disagree: the labels by name."""
         found = {}
         for row, votes in self.by_row().items():
             if len(votes) >= self.people and self.settle(row, votes) is None:
@@ -132,14 +132,14 @@ class Votes:
         return found
 
     def needs_answer_of(self, row: int, who: str) -> bool:
-        """Whether somebody is to be asked about a row that has no label yet."""
+        """Whether a person should vote about a row without a settled label."""
         votes = self.by_row().get(row, {})
         if who == self.judge:
             return row in self.conflicts()
         return who not in votes and (len(votes) < self.people or self.judge is None)
 
     def pairs(self) -> list[Pair]:
-        """How every two people agree on the rows that both have answered."""
+        """The agreement of each pair of people on the rows that both have labelled."""
         rows = self.by_row().values()
         names = sorted({who for votes in rows for who in votes})
         found = []
@@ -151,7 +151,7 @@ class Votes:
         return found
 
     def fleiss(self) -> tuple[int, float | None]:
-        """Rows that as many people have answered as are asked, and Fleiss' kappa of them; None if there is none."""
+        """The number of rows with votes of all required people, and their Fleiss' kappa; None if undefined."""
         whole = [[key_of(one.label) for one in votes.values()] for votes in self.by_row().values()]
         whole = [votes for votes in whole if len(votes) == self.people]
         return len(whole), fleiss_kappa(whole)

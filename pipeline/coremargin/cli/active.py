@@ -1,4 +1,4 @@
-"""``coremargin active``: few labels for many rows, from people or from a file."""
+"""``coremargin active``: label few of many rows, by people or from a file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 from coremargin.cli.annotate import label, page, report
 from coremargin.cli.answer_files import FORMATS, LABEL_STUDIO, answers
-from coremargin.cli.campaigns import campaign_argument, opening, say, shown_of, shown_options, who_option
+from coremargin.cli.campaigns import campaign_argument, opening, print_status, shown_of, shown_options, who_option
 from coremargin.cli.common import PATH, WHOLE, cluster_option, json_option, quiet_option
 from coremargin.cli.label_studio import label_studio
 from coremargin.cli.options import TrainCommand, options_of
@@ -18,7 +18,7 @@ from coremargin.errors import SpecError
 from coremargin.interruption import terminable
 
 if TYPE_CHECKING:
-    from coremargin.data.relabel import LabelReport
+    from coremargin.data.amend import LabelReport
     from coremargin.problems.active.spec import ActiveJob
 
 # ``coremargin active labels``: the answers of a campaign as labels of its store.
@@ -46,10 +46,10 @@ def labels(campaign: Path, as_json: bool) -> None:
         examples = [{"row": row, "before": before, "now": now} for row, before, now in found.examples]
         print_json({"store": store, **{name: getattr(found, name) for name in known}, "examples": examples})
     else:
-        print_lines(*_told(found, store))
+        print_lines(*_describe_labels(found, store))
 
 
-def _told(found: LabelReport, store: str) -> list[str]:
+def _describe_labels(found: LabelReport, store: str) -> list[str]:
     from coremargin.report.text import count
 
     if not found.changed:
@@ -69,7 +69,7 @@ SECTION = "Train"
 
 
 class StartCommand(TrainCommand):
-    """A command with an option for what a campaign is asked to prove, and how."""
+    """A command with options for the parameters of a campaign."""
 
     def generated_options(self) -> list[click.Option]:
         """The options."""
@@ -127,7 +127,7 @@ def start(store: Path, **options: Any) -> None:
       coremargin active start rows.zarr --out soft.campaign --loss hinge --C auto --examples rows.campaign
     """
     from coremargin.active import Campaign
-    from coremargin.data.sources.vocabulary import label_from_text
+    from coremargin.data.labels import label_from_text
     from coremargin.problems.active.spec import cost_of
 
     out, classes, as_json = (options.pop(name) for name in ("out", "classes", "as_json"))
@@ -143,7 +143,7 @@ def start(store: Path, **options: Any) -> None:
             raise click.BadParameter(str(error), param_hint="--C") from None
     said = {name: value for name, value in options.items() if value is not None}
     with terminable(), Campaign.create(out, store, **said) as begun:
-        say(begun.status, as_json, f"begun: {out}; `coremargin active label {out}` asks in this terminal")
+        print_status(begun.status, as_json, f"started: {out}; `coremargin active label {out}` asks in this terminal")
 
 
 @active.command()
@@ -174,12 +174,12 @@ def ask(campaign: Path, count: int, target: Path | None, kind: str | None, **opt
     show = shown_of(options)
     if kind != LABEL_STUDIO and any(show.values()):
         raise click.UsageError("--text, --image and --pixels are of tasks: give them with --format label-studio")
-    if target is not None:  # before rows are booked
+    if target is not None:  # before questions are recorded
         refuse_taken(target, campaign)
     elif kind is not None:
         raise click.UsageError("--format is of a file: give it with --to")
     with opening(campaign, options["cluster"], quiet=options["quiet"] or options["as_json"]) as opened:
-        tasks = tasks_of(opened, show) if kind == LABEL_STUDIO else None  # before rows are booked
+        tasks = tasks_of(opened, show) if kind == LABEL_STUDIO else None  # before questions are recorded
         questions = opened.ask(count, who=options["who"], again=options["again"])
         status = opened.status
         if target is not None and questions:
@@ -221,7 +221,7 @@ def tell(campaign: Path, file: Path, **options: Any) -> None:
         before = opened.status
         new, more, lines = take(opened, file, options["who"], examples=options["examples"], whole=options["whole"])
         status = opened.status
-    say(status, options["as_json"], count(new, "new answer"), *lines, before=before, new=new, **more)
+    print_status(status, options["as_json"], count(new, "new answer"), *lines, before=before, new=new, **more)
 
 
 @active.command()
@@ -255,12 +255,12 @@ def run(campaign: Path, oracle: Path, **options: Any) -> int:
             most=options["most"],
             who=f"file {oracle.name}",
         )
-    say(status, options["as_json"])
+    print_status(status, options["as_json"])
     return 0 if status["status"] == "certified" else 4
 
 
 def run_job(job: ActiveJob, cluster: str | None, flags: dict[str, bool]) -> int:
-    """Begin the campaign that a job file describes, or go on with it; as ``run``."""
+    """Start or continue the campaign that a job file describes; as ``run``."""
     from coremargin.active.answer_files import oracle_of
     from coremargin.active.answers import name_of
     from coremargin.active.create import Rules, check_same_job, create_campaign
@@ -278,7 +278,7 @@ def run_job(job: ActiveJob, cluster: str | None, flags: dict[str, bool]) -> int:
     with opening(job.out, where, quiet=flags["quiet"] or flags["as_json"], whole=False) as opened:
         answers = oracle_of(job.oracle, opened.store.rows, opened.newest_rows)
         status = opened.run(answers, batch=job.batch, who=f"file {job.oracle.name}")
-    say(status, flags["as_json"])
+    print_status(status, flags["as_json"])
     return 0 if status["status"] == "certified" else 4
 
 
@@ -299,7 +299,7 @@ def status(campaign: Path, as_json: bool) -> None:
     if found is None:
         with opening(campaign) as opened:
             found = opened.status
-    say(found, as_json)
+    print_status(found, as_json)
 
 
 @active.command()
@@ -321,7 +321,7 @@ def grow(campaign: Path, who: str | None, as_json: bool) -> None:
         more = opened.grow(who=who)
         found = opened.status
     head = f"{count(more, 'row')} more" if more else "no rows were appended: nothing has changed"
-    say(found, as_json, head, new_rows=more)
+    print_status(found, as_json, head, new_rows=more)
 
 
 @active.command()
@@ -334,10 +334,10 @@ def stop(campaign: Path, as_json: bool) -> None:
       coremargin active stop rows.campaign
     """
     with opening(campaign) as opened:
-        _ = opened.model  # refused where answers are of one class only
+        _ = opened.model  # raises UsageError if all answers are of one class
         opened.stop()
         found = opened.status
-    say(found, as_json, f"model   {campaign / 'model'}")
+    print_status(found, as_json, f"model   {campaign / 'model'}")
 
 
 for command in (label, page, report, labels, label_studio, answers):

@@ -1,4 +1,4 @@
-"""``coremargin active label`` and ``page``: people answer in a terminal, or in a browser."""
+"""``coremargin active label`` and ``page``: label rows in a terminal, or in a browser."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coremargin.cli.campaigns import campaign_argument, opening, say, shown_options, who_option
+from coremargin.cli.campaigns import campaign_argument, opening, print_status, shown_options, who_option
 from coremargin.cli.common import cluster_option, quiet_option
 from coremargin.cli.printing import print_lines
 from coremargin.errors import Interrupted
@@ -26,7 +26,7 @@ def label(campaign: Path, who: str | None, cluster: str | None, quiet: bool) -> 
     """Answer in the terminal with one key per row: 1, 2, ... for up to nine labels.
 
     While a label is unknown, and for more than nine, type labels as words. s skips a question, ? marks a row that
-    nobody can label, u undoes the last answer of --who, q quits. Several people may answer at the same time.
+    no annotator can label, u undoes the last answer of --who, q quits. Several people may answer at the same time.
 
     \b
       coremargin active label rows.campaign --who anna
@@ -37,7 +37,7 @@ def label(campaign: Path, who: str | None, cluster: str | None, quiet: bool) -> 
     with opening(campaign, cluster, quiet=quiet, whole=False) as opened:
         session(opened, who)
         status = when_free(lambda: opened.status)
-    say(status, as_json=False)
+    print_status(status, as_json=False)
 
 
 @click.command()

@@ -1,4 +1,4 @@
-"""Questions and answers of a campaign as files that other programs write and read."""
+"""Exchange questions and answers of a campaign with other programs as files."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 LABEL_STUDIO = "label-studio"
 TABLES = ("csv", "jsonl", "parquet")
 FORMATS = (*TABLES, LABEL_STUDIO)
-SHOWN = 12  #: rows of a list
+SHOWN = 12  #: most rows in a list
 
 
 def tasks_of(campaign: Campaign, show: Mapping[str, str | None]) -> Tasks:
-    """What makes tasks of questions. show: as ``RowView`` has it. Raises UsageError, DataError."""
+    """The factory of Label Studio tasks. show: arguments of ``RowView``. Raises UsageError, DataError."""
     from coremargin.active.external_answers import refuse_several
     from coremargin.label_studio.tasks import Tasks
     from coremargin.page.row_view import RowView
@@ -35,7 +35,7 @@ def tasks_of(campaign: Campaign, show: Mapping[str, str | None]) -> Tasks:
 
 
 def write(questions: Sequence[Question], target: Path, kind: str | None, tasks: Tasks | None) -> None:
-    """Questions as a file. kind: of ``TABLES``; None: by its name. tasks: for Label Studio. Raises OutputError."""
+    """Write questions to a file. kind: of ``TABLES``; None: by name. tasks: for Label Studio. Raises OutputError."""
     from coremargin.active.answer_files import write_questions, write_waiting
     from coremargin.label_studio.tasks import write_tasks
 
@@ -48,7 +48,7 @@ def write(questions: Sequence[Question], target: Path, kind: str | None, tasks: 
 def take(
     campaign: Campaign, file: Path, who: str | None, *, examples: bool, whole: bool
 ) -> tuple[int, dict[str, Any], list[str]]:
-    """Answers from a file: how many are new, and of an export what else there is to say, as JSON and in words."""
+    """Record answers from a file: the number of new ones, and for an export further results, as JSON and as text."""
     from coremargin.active.answer_files import read_answers_of
     from coremargin.label_studio.annotations import AnnotationLog
     from coremargin.label_studio.export_file import begins_list, take_export
@@ -60,21 +60,21 @@ def take(
     export, found = take_export(campaign, AnnotationLog(campaign.path), file, examples=examples, whole=whole)
     conflicts = [{"row": one.row, "said": [list(pair) for pair in one.said]} for one in found.conflicts]
     more = {"tasks": export.tasks, "conflicts": conflicts, "absent": export.absent}
-    return found.new, more, _told(found, export.absent)
+    return found.new, more, _describe_unrecorded(found, export.absent)
 
 
-def _by(one: Conflict) -> str:
+def _list_answers(one: Conflict) -> str:
     return ", ".join(f"{label!r} by {who}" for who, label in one.said)
 
 
-def _told(found: FollowResult, absent: int) -> list[str]:
-    """What was not taken, and what there is to do."""
-    lines = [f"row {one.row:,}: not all agree: {_by(one)}" for one in found.conflicts[:SHOWN]]
+def _describe_unrecorded(found: FollowResult, absent: int) -> list[str]:
+    """Lines about answers that were not recorded, with advice."""
+    lines = [f"row {one.row:,}: not all agree: {_list_answers(one)}" for one in found.conflicts[:SHOWN]]
     if found.conflicts:
         more = f"{len(found.conflicts) - SHOWN:,} rows more; " if len(found.conflicts) > SHOWN else ""
         lines.append(f"{more}change or delete one there, or make one a ground truth, and export again")
     if absent:
-        lines.append(f"{absent:,} annotations of before are of tasks that this export has not: they stay; with --whole")
+        lines.append(f"{absent:,} annotations belong to tasks that this export lacks: they are kept; with --whole")
         lines.append("they would be taken back, as deleted")
     return lines
 

@@ -1,4 +1,4 @@
-"""Where a campaign stands, in words."""
+"""The status of a campaign as text."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from coremargin.report.numbers import plain_bounds
 from coremargin.report.text import count, facts
 from coremargin.spec import format_size
 
-SHOWN = 12  #: rows of a list
+SHOWN = 12  #: most rows in a list
 
 
 def listed(rows: Sequence[Any]) -> str:
-    """The numbers of rows, the first of them where there are many."""
+    """The numbers of rows; of many, the first."""
     text = ", ".join(map(str, rows[:SHOWN]))
     return text if len(rows) <= SHOWN else f"{text} and {len(rows) - SHOWN:,} more"
 
 
 def status_text(found: dict[str, Any]) -> list[str]:
-    """Where a campaign stands, for people; found: as ``Campaign.status`` has it."""
+    """The status as lines of text; found: from ``Campaign.status``."""
     ended = found["status"]
     pairs = [
         ("status", ended + ("" if ended in ("running", found["reason"]) else f": {found['reason']}")),
@@ -59,7 +59,7 @@ def status_text(found: dict[str, Any]) -> list[str]:
 
 
 def _left(found: dict[str, Any]) -> int:
-    """Rows without an answer that somebody could label."""
+    """The number of rows that can still be labelled."""
     return int(found["rows"]) - int(found["labels"]) - int(found["unsure"])
 
 
@@ -70,12 +70,12 @@ def _size(read: int | None) -> str:
 def _answers(found: dict[str, Any]) -> str:
     taken_back = found["labels_asked"] - found["labels"]
     more = f", and {count(taken_back, 'label')} corrected or taken back" if taken_back else ""
-    wrong = f", {found['draws_wrong']:,} of them foretold wrongly" if found["draws_wrong"] else ""
+    wrong = f", {found['draws_wrong']:,} of them predicted wrongly" if found["draws_wrong"] else ""
     return f"{found['labels']:,} of {found['rows']:,} rows, {found['draws']:,} of them drawn{wrong}{more}"
 
 
 def _bounds(found: dict[str, Any]) -> describe.Pairs:
-    """What is proven of the rows answered, and of the others if they are labelled as the model says."""
+    """The bounds proven for the answered rows, and for the others if the model labels them correctly."""
     lower, upper = (text or "not known" for text in plain_bounds(found["lower"], found["upper"]))
     if found["contradiction"]:
         return [("margin", "no hyperplane agrees with all answers")]
@@ -90,14 +90,14 @@ def _bounds(found: dict[str, Any]) -> describe.Pairs:
 
 
 def _trial(found: dict[str, Any]) -> tuple[str, str]:
-    """How many rows are drawn to try a model with a loss: people want to know before."""
+    """The number of rows in a trial of a model with a loss, which people should know in advance."""
     where = "of those without an answer, or all that there are"
     each = f" {where} of each class that is predicted" if found["by_class"] else f" {where}"
     return "trial", f"draws {count(found['trial'], 'row')}{each}"
 
 
 def ended(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """That an attempt, or a proof that was there, is over by what people said: by a draw that was wrong, or else."""
+    """Lines about an attempt or proof that answers have ended, by a wrongly predicted draw or otherwise."""
     if now["attempt"] == before["attempt"]:
         return []
     more = ": others will be drawn" if now["status"] == "running" else ""
@@ -105,7 +105,7 @@ def ended(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
 
 
 def ways_on(found: dict[str, Any]) -> describe.Pairs:
-    """Rows whose hulls meet, and what can be done: take an answer back, or let answers contradict each other."""
+    """The rows whose hulls meet, and what to do: take an answer back, or start a campaign with a loss."""
     if not found["contradiction"]:
         return []
     rows = listed([f"{one['row']} ({one['label']!r})" for one in found["contradiction"]])
@@ -117,12 +117,12 @@ def ways_on(found: dict[str, Any]) -> describe.Pairs:
     return [
         ("look at", f"rows {rows}: one of these answers is wrong, or a hyperplane is not enough{about}"),
         ("take back", f"a wrong answer: {tell} undo or correct"),
-        ("go on", f"with a loss, where answers may contradict each other: {begin}"),
+        ("continue", f"with a loss, where answers may contradict each other: {begin}"),
     ]
 
 
 def nothing_to_ask(found: dict[str, Any]) -> list[str]:
-    """Why there is no question now."""
+    """Lines that explain why there is no question now."""
     if found["status"] != "running":
         return [f"nothing to ask: the campaign has ended ({found['reason']})", *facts(ways_on(found))]
     waiting = f"nothing to ask before others are answered: {found['awaited']:,} questions have no answer yet"

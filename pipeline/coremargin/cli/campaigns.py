@@ -1,4 +1,4 @@
-"""Campaigns as commands have them: opened for one command, and where they stand, in words or JSON."""
+"""Shared parts of commands about campaigns: options, opening one, and printing its status."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ who_option = click.option("--who", metavar="NAME", help="Name of the annotator. 
 
 
 def shown_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """What people see of a row: the options of whatever shows one."""
+    """Add the options of commands that show rows to people."""
     for option in reversed(_SHOWN):
         command = option(command)
     return command
 
 
 def shown_of(options: dict[str, Any]) -> dict[str, str | None]:
-    """Those options, taken out of all; as ``RowView`` has them."""
+    """Remove these options from all options; returns them as arguments of ``RowView``."""
     return {name: options.pop(name) for name in ("text", "image", "pixels")}
 
 
 @contextmanager
 def opening(path: Path, cluster: str | None = None, *, quiet: bool = True, whole: bool = True) -> Iterator[Campaign]:
-    """A campaign; scans are reported on stderr. whole: lock it until the command has ended."""
+    """Open a campaign within the context; scans are reported on stderr. whole: hold its lock throughout."""
     from coremargin.active import Campaign
     from coremargin.engine.loop import Callbacks
     from coremargin.spec import format_size
@@ -58,8 +58,10 @@ def opening(path: Path, cluster: str | None = None, *, quiet: bool = True, whole
             yield opened
 
 
-def say(found: dict[str, Any], as_json: bool, *head: str, before: dict[str, Any] | None = None, **more: Any) -> None:
-    """Where a campaign stands; before: where it stood when people said something."""
+def print_status(
+    found: dict[str, Any], as_json: bool, *head: str, before: dict[str, Any] | None = None, **more: Any
+) -> None:
+    """Print the status of a campaign; before: the status before new answers."""
     from coremargin.cli.campaign_status import ended, status_text
 
     if as_json:

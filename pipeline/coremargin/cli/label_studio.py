@@ -1,4 +1,4 @@
-"""``coremargin active label-studio``: the people of a Label Studio answer."""
+"""``coremargin active label-studio``: annotators answer in Label Studio."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def label_studio(campaign: Path, configuration: bool, url: str | None, project: 
 
 
 def _client(url: str | None, project: int | None) -> Client | None:
-    """Who asks Label Studio; None: nobody does."""
+    """The client of Label Studio's API; None without --project."""
     from coremargin.label_studio.client import KEY, Client
 
     if project is None:

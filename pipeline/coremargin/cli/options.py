@@ -120,12 +120,12 @@ def _option(parameter: Parameter) -> click.Option:
         name = option_name(parameter.name, turned=parameter.default is True)
         return click.Option([name, parameter.name], is_flag=True, help=help_)
     more = dict(parameter.meta.extra or {})
-    more.pop("text", None)
+    parsed = more.pop("text", None) is not None
     choices, plain = _values(parameter.kind)
     kind: Any = None
     if choices and not plain:
         kind = click.Choice(choices)
-    elif "metavar" not in more:
+    elif not parsed:
         kind = {int: int, float: float, Path: PATH}.get(plain[0])
     if parameter.name == "out":
         more["required"] = True

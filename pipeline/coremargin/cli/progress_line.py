@@ -84,7 +84,7 @@ class Meter:
             print_lines(f"memory: {want.holds}; {want.less}", err=True)
 
     def scan(self, which: NextScan, total: int) -> None:
-        """A scan, a stage or its next part begins, which will read ``total`` bytes."""
+        """A scan, a stage or its next part begins and will read ``total`` bytes."""
         name = f"scan {which.number}" if which.stage is None else f"stage {which.stage} of {which.stages}"
         if name == self._name:  # its next part
             self._total += total
@@ -150,5 +150,5 @@ class Meter:
             return ""
         lower, upper = (text or "?" for text in plain_bounds(record["lower"], record["upper"]))
         proven = None not in (record["lower"], record["upper"], record["ratio"])
-        ratio = f" (ratio {math.floor(record['ratio'] * 1e6) / 1e6:.6f})" if proven else ""
+        ratio = f" ({self._kind.ratio_name} {math.floor(record['ratio'] * 1e6) / 1e6:.6f})" if proven else ""
         return self._kind.describe_bounds(f"bounds {lower} to {upper}{ratio}", record)

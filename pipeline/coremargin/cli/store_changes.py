@@ -15,12 +15,12 @@ from coremargin.interruption import terminable
 from coremargin.report.text import count, describe_commit
 
 if TYPE_CHECKING:
-    from coremargin.data.reweigh import WeightReport
+    from coremargin.data.amend import WeightReport
     from coremargin.formats.store_log import LogEntry
 
 SECTION = "Data"
 
-_DIGITS = 18  #: of a row id, at most
+_DIGITS = 18  #: most digits of a row id
 
 _store = click.argument("store", type=PATH)
 _note = click.option("--note", default="", metavar="TEXT", help="A comment for the store's log.")
@@ -47,7 +47,7 @@ def remove(
       coremargin remove rows.zarr --from withdrawn.csv --note "asked to be forgotten"
       coremargin remove orders.zarr --key 4711 --key 4712
     """
-    from coremargin.data.reweigh import remove_rows
+    from coremargin.data.amend import remove_rows
 
     with terminable():
         ids, row_keys = _select_rows(store, rows, file, keys)
@@ -70,8 +70,8 @@ def reweigh(store: Path, *, file: Path, note: str, as_json: bool) -> None:
     Example:
       coremargin reweigh rows.zarr weights.csv
     """
+    from coremargin.data.amend import set_weights
     from coremargin.data.corrections import read_corrections
-    from coremargin.data.reweigh import set_weights
     from coremargin.data.store import Store
 
     with terminable():
@@ -96,8 +96,8 @@ def relabel(store: Path, *, file: Path, new_labels: bool, note: str, as_json: bo
     Example:
       coremargin relabel rows.zarr corrected.csv
     """
+    from coremargin.data.amend import write_labels
     from coremargin.data.corrections import read_corrections
-    from coremargin.data.relabel import write_labels
     from coremargin.data.store import Store
 
     with terminable():

@@ -47,7 +47,7 @@ def info(store: Path, *, commit: str | None, as_json: bool) -> None:
 
 def _info_values(store: Store) -> dict[str, Any]:
     """The output of ``info --json``."""
-    from coremargin.data.overview import overview
+    from coremargin.data.moments import overview
 
     scalars = store.scalars()
     counts = [int(rows) for rows in scalars.counts.sum(axis=0)]

@@ -80,7 +80,7 @@ class ArraySource:
 
     @cached_property
     def _statistics(self) -> ChunkStatistics:
-        """Counted when somebody asks: batches of ``partial_fit`` that wait are never asked."""
+        """Counted on demand: waiting batches of ``partial_fit`` never need it."""
         classes = len(self.classes)
         parts = [measure(*self.read(chunk), classes, self.weights(chunk)) for chunk in range(self.chunks)]
         return concatenate(parts, classes)

@@ -55,7 +55,7 @@ class DenseBuffer:
 
 
 class SparseBuffer:
-    """One chunk of sparse rows, collected in parts; at first nobody knows how many rows make a chunk."""
+    """One chunk of sparse rows, collected in parts; the number of rows of a chunk is not known at first."""
 
     def __init__(self, chunk_rows: int, features: int, dtype: np.dtype[Any], chunk_bytes: int | None) -> None:
         """chunk_bytes: it is full with so many bytes of values and indices, too; None: by its rows alone."""

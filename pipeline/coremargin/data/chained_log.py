@@ -28,7 +28,7 @@ E = TypeVar("E", bound=Linked)
 
 
 class ChainedLog(ABC, Generic[E]):
-    """A log on disk, and what was read of it; whoever uses it holds the lock of what it is about.
+    """A log on disk, and what was read of it; users hold the lock of its subject.
 
     path: of the file; first: what its first line has as the hash of the line before; what: it is, for messages.
     telling: name of the file for lines that go together, one of its own for each log of a folder.
@@ -117,7 +117,7 @@ class ChainedLog(ABC, Generic[E]):
             before = hash_of(text)
             texts.append(text + b"\n")
         data = b"".join(texts)
-        written = self._read(data)  # as whoever reads it will
+        written = self._read(data)  # as a reader will
         if len(texts) > 1:
             write_whole(self._telling, [f"{self._chain.whole}\n".encode(), data])
             sync_folder(self._path.parent)
@@ -129,7 +129,7 @@ class ChainedLog(ABC, Generic[E]):
                 self._telling.unlink(missing_ok=True)
                 raise
         self._know(written)
-        with suppress(OSError):  # all is there: whoever reads next removes it
+        with suppress(OSError):  # everything is there: the next reader removes it
             self._telling.unlink(missing_ok=True)
 
     def _finish(self) -> None:

@@ -11,8 +11,8 @@ from coremargin.data.digest import WEIGHTS
 from coremargin.data.format import BLOCKS, CHANGES
 from coremargin.data.statistics import widened
 from coremargin.errors import StoreError
-from coremargin.formats.commit_order import changes, group_of
 from coremargin.formats.raw_array import read_raw_array
+from coremargin.formats.store_record import changes, group_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

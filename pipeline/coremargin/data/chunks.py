@@ -18,10 +18,10 @@ from coremargin.data.layout import layouts, lengths, own_encoding, sparse_group,
 from coremargin.data.manifest import Manifest, write_statistics
 from coremargin.data.sizes import chunks_of
 from coremargin.data.sparse import INDEX_DTYPE
+from coremargin.data.sparse_statistics import write_vectors
 from coremargin.data.statistics import ChunkScalars, ChunkStatistics, Entries, concatenate, measure
 from coremargin.data.storage import write_json
-from coremargin.data.support import write_vectors
-from coremargin.formats.commit_order import group_of
+from coremargin.formats.store_record import group_of
 from coremargin.maths.rows import Rows, is_sparse
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class ChunkSink:
     """Chunks of one store under construction. ``put`` is safe in many threads, ``commit`` comes after them."""
 
     def __init__(self, place: Place, facts: Facts, encoding: Encoding) -> None:
-        """A new store (no commits in ``facts``), or one that goes on: see ``resume``."""
+        """A new store (no commits in ``facts``), or one that is continued: see ``resume``."""
         self.place, self.facts = place, facts
         self.first = facts.rows // facts.chunk_rows  #: first chunk that the next commit describes
         self.bytes_written = 0  #: bytes of chunk files so far
@@ -189,14 +189,14 @@ class ChunkSink:
         self,
         rows: int,
         classes: Sequence[Any],
-        deed: CommitInfo | None = None,
+        commit_info: CommitInfo | None = None,
         keys: Sequence[KeyRun] = (),
         *,
         publish: bool = True,
     ) -> None:
         """Make rows [0, rows) visible, atomically; their chunks must have been put, their keys written.
 
-        deed: what the log says, but for the rows added. publish: a new store is moved to its place.
+        commit_info: what the log says, but for the rows added. publish: a new store is moved to its place.
         """
         facts, commit = self._described(rows, replace(self.facts, classes=tuple(classes), keys=tuple(keys)))
         storage = self.place.storage
@@ -209,8 +209,8 @@ class ChunkSink:
         if facts.sparse:
             write_json(storage, "X/zarr.json", sparse_group(facts, rows))
             storage.sync("X", VECTORS)
-        deed = deed or CommitInfo("append" if self.facts.commits else "ingest")
-        facts = commit_root(storage, facts, commit, replace(deed, counts={"added": rows - self.facts.rows}))
+        commit_info = commit_info or CommitInfo("append" if self.facts.commits else "ingest")
+        facts = commit_root(storage, facts, commit, replace(commit_info, counts={"added": rows - self.facts.rows}))
         if publish and not self.place.published:
             self.place.publish()
         self.facts, self.first, self._begun = facts, rows // facts.chunk_rows, None

@@ -14,9 +14,8 @@ from msgspec import UNSET
 from coremargin.data.checksum import crc32c
 from coremargin.data.format import ROOT
 from coremargin.data.storage import write_json
-from coremargin.formats.commit_order import effective_commits
 from coremargin.formats.store_log import FILE, LogEntry
-from coremargin.formats.store_record import LogMark
+from coremargin.formats.store_record import LogMark, effective_commits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -36,24 +35,24 @@ class CommitInfo:
     note: str = ""
     counts: Mapping[str, int] = field(default_factory=dict)
     time: float | None = None  #: when rows came that are written again; None: now
-    by: str = ""  #: who brought them; "": whoever runs this
+    by: str = ""  #: who added them; "": the user of this process
     files: tuple[FileMark, ...] = ()  #: that were taken in, and are not to come again
 
 
-def commit_root(storage: Storage, facts: Facts, commit: Commit, deed: CommitInfo) -> Facts:
-    """Add a commit to the log, then to the root: whoever opens the store after that finds it. The facts after it.
+def commit_root(storage: Storage, facts: Facts, commit: Commit, info: CommitInfo) -> Facts:
+    """Add a commit to the log, then to the root, which makes it visible. Returns the facts after it.
 
     Everything that it needs is written. Raises OutputError; Busy: the root is not the one that ``facts`` were read of.
     """
     kept = facts.log
     entry = LogEntry(
         commit=commit.record(),
-        did=deed.did,
-        time=round(time.time(), 3) if deed.time is None else deed.time,
-        by=deed.by or whoever(),
-        note=deed.note[:_LONGEST],
-        counts=dict(deed.counts),
-        files=list(deed.files) or UNSET,
+        did=info.did,
+        time=round(time.time(), 3) if info.time is None else info.time,
+        by=info.by or current_user(),
+        note=info.note[:_LONGEST],
+        counts=dict(info.counts),
+        files=list(info.files) or UNSET,
     )
     data = entry.encoded()
     storage.append(FILE, kept.nbytes if kept else 0, data)
@@ -74,7 +73,7 @@ def taken_before(entries: Iterable[LogEntry]) -> dict[str, int]:
     return dict(found)
 
 
-def whoever() -> str:
+def current_user() -> str:
     """User and machine."""
     try:
         user = getpass.getuser()

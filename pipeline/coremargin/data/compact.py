@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from coremargin.data.amend import commit_changes, read_rows
 from coremargin.data.commits import CommitInfo
 from coremargin.data.format import UNLABELLED, read_facts
 from coremargin.data.key_runs import Entries
 from coremargin.data.opened import forget
 from coremargin.data.place import Place
-from coremargin.data.reweigh import write_weights
 from coremargin.data.row_selection import index_of
 from coremargin.data.store import Store
 from coremargin.data.weights import weights_in
@@ -176,19 +176,22 @@ def _written(store: Store, place: Place, out: Address | None, on_rows: Callable[
         if writer.keys is not None:
             writer.keys.take_all(kept_keys(store))
         commits = 0
-        for start, stop, deed in arrivals:
+        for start, stop, info in arrivals:
             for done, part in _parts(store, start, stop, weighted=weighted):
                 writer.write(*part)
                 if on_rows is not None:
                     on_rows(done, store.rows)
             if writer.rows > writer.committed:
-                writer.deed, commits = deed, commits + 1
+                writer.commit_info, commits = info, commits + 1
                 writer.commit(publish=False)
         if not commits:
             raise UsageError(f"{store.name}: all rows have been taken out: nothing would be left")
         if weighs and not weighted:
             made = Store.open(writer.storage, map_bytes=0)
-            write_weights(made, _weights(store), CommitInfo("weights", "those that rows had when they were compacted"))
+            ids, weights = _weights(store)
+            rows = replace(read_rows(made, ids), weights_after=weights)
+            note = "those that rows had when they were compacted"
+            commit_changes(made, read_facts(writer.storage), rows, CommitInfo("weights", note))
             made.release()
         _publish(writer, store, in_place=out is None)
     finally:
@@ -220,10 +223,10 @@ def _arrivals(store: Store) -> Iterator[tuple[int, int, CommitInfo]]:
             found.append((*part, CommitInfo(entry.did, entry.note, time=entry.time, by=entry.by, files=tuple(without))))
             without = []
     if found:
-        first, stop, deed = found.pop()
+        first, stop, info = found.pop()
         when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
-        note = f"{deed.note}; compacted {when} from commit {store.commits - 1}, {store.digest}".removeprefix("; ")
-        found.append((first, stop, replace(deed, note=note, files=(*deed.files, *without))))
+        note = f"{info.note}; compacted {when} from commit {store.commits - 1}, {store.digest}".removeprefix("; ")
+        found.append((first, stop, replace(info, note=note, files=(*info.files, *without))))
     yield from found
 
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from coremargin.data.key_values import GivenKeys, Placed, column_texts, hashed, place_among
+from coremargin.data.labels import MISSING, LabelCoder
 from coremargin.data.row_selection import key_column
 from coremargin.data.sources.column_choice import find_column, shorten
 from coremargin.data.sources.files import Files
 from coremargin.data.sources.opening import TableObject, close_source, open_table, resolve_source
 from coremargin.data.sources.options import SourceOptions
-from coremargin.data.sources.vocabulary import MISSING, Vocabulary
 from coremargin.data.tables.arrow_arrays import label_values
 from coremargin.data.tables.values import as_numbers
 from coremargin.data.weights import refused_weight
@@ -64,8 +64,8 @@ def _read(table: Table, store: Store, part: Part | None, *, new_labels: bool) ->
     by_key = _names_keys(table, store)
     name = (key_column(store) if by_key else None) or ROW
     columns = [find_column(one, table.names, table.width, place=table.name) for one in (name, part) if one]
-    vocabulary = Vocabulary(store.classes)
-    known = len(vocabulary.labels)
+    coder = LabelCoder(store.classes)
+    known = len(coder.classes)
     ids, texts, values, places = [np.zeros(0, np.int64)], list[str](), list[np.ndarray](), list[Placed]()
     for piece in table.pieces(columns):
         batch = table.batch(piece, columns)
@@ -79,12 +79,12 @@ def _read(table: Table, store: Store, part: Part | None, *, new_labels: bool) ->
         elif part == "label":
             text = None if store.columns is None else store.columns.text
             missing = MISSING if text is None or text.keep_default_na else ("",)
-            codes = _codes(table, batch, columns[1], vocabulary, missing)
-            _refuse_others(batch, codes, vocabulary, None if new_labels or not known else known)
+            codes = _codes(table, batch, columns[1], coder, missing)
+            _refuse_others(batch, codes, coder, None if new_labels or not known else known)
             values.append(codes)
     found: Any = np.concatenate([np.zeros(0), *values])
     if part == "label":
-        found = [vocabulary.labels[code] for code in found.astype(int).tolist()]
+        found = [coder.classes[code] for code in found.astype(int).tolist()]
     keys = GivenKeys(texts, hashed(texts), partial(place_among, places)) if by_key else None
     return Corrections(None if by_key else np.concatenate(ids), keys, None if part is None else found)
 
@@ -132,22 +132,20 @@ def _weights(table: Table, batch: TableBatch, column: int) -> np.ndarray:
     return found.values
 
 
-def _codes(
-    table: Table, batch: TableBatch, column: int, vocabulary: Vocabulary, missing: Collection[str]
-) -> np.ndarray:
+def _codes(table: Table, batch: TableBatch, column: int, coder: LabelCoder, missing: Collection[str]) -> np.ndarray:
     values = label_values(batch.columns[column])
     if table.types is not None:
-        return vocabulary.encode(values, batch.place)
+        return coder.encode_values(values, batch.place)
     return np.array(
         [
-            -1 if text is None else vocabulary.encode_text(text, batch.place(at), missing)
+            -1 if text is None else coder.encode_text(text, batch.place(at), missing)
             for at, text in enumerate(values.tolist())
         ],
         np.int32,
     )
 
 
-def _refuse_others(batch: TableBatch, codes: np.ndarray, vocabulary: Vocabulary, known: int | None) -> None:
+def _refuse_others(batch: TableBatch, codes: np.ndarray, coder: LabelCoder, known: int | None) -> None:
     """Raise LabelError for a row without a label, or with one beyond the ``known`` ones."""
     if (codes < 0).any():
         raise LabelError(
@@ -155,8 +153,8 @@ def _refuse_others(batch: TableBatch, codes: np.ndarray, vocabulary: Vocabulary,
         )
     if known is not None and codes.size and codes.max() >= known:
         at = int(np.argmax(codes >= known))
-        few = ", ".join(map(repr, vocabulary.labels[: min(known, 10)])) + ", ..." * (known > 10)
+        few = ", ".join(map(repr, coder.classes[: min(known, 10)])) + ", ..." * (known > 10)
         raise LabelError(
-            f"{batch.place(at)}: found the label {vocabulary.labels[codes[at]]!r}, which no row of the store has: "
+            f"{batch.place(at)}: found the label {coder.classes[codes[at]]!r}, which no row of the store has: "
             f"expected one of {few}; correct it, or say --new-labels"
         )

@@ -1,28 +1,115 @@
 """What a store has gained and lost between two of its commits: from the checksums of its chunks, without its rows.
 
-Rows that are appended are known by their numbers. Labels and weights can change: commits note of which rows they did
-(changed_rows.py). Where what they note is not what the checksums of chunks say, labels and weights of those that differ
-are compared: what differs is read as it was and as it is, the other one once. Rows themselves never change: where they
-do, it is another store.
+Rows that are appended are known by their numbers. Labels and weights can change: a commit notes of which rows they did,
+as they were and became, in ``changes/GROUP/rows.npz``. Without this file, a comparison of two commits would read labels
+and weights of every chunk that has changed, twice: if corrections are scattered, that is most of what a retraining
+reads. It is a cache: where it is missing, damaged, or contradicts the checksums of chunks, labels and weights of those
+that differ are compared: what differs is read as it was and as it is, the other one once. Neither readers of the store
+nor ``coremargin verify`` use it. Rows themselves never change: where they do, it is another store.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from io import BytesIO
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.data.changed_rows import joined, read_changed_rows
 from coremargin.data.digest import WEIGHTS, checksums_of_ones
+from coremargin.data.folder import write_arrays
+from coremargin.data.format import CHANGES
 from coremargin.data.sizes import LABEL_DTYPE, WEIGHT_DTYPE
 from coremargin.data.store import Store
 from coremargin.data.weights import weights_in
-from coremargin.errors import StoreError
+from coremargin.errors import DataError, StoreError
+from coremargin.formats.npz import read_arrays
+from coremargin.formats.storage import opened_object
 
 if TYPE_CHECKING:
-    from coremargin.data.changed_rows import ChangedRows
+    from collections.abc import Sequence
+
+    from coremargin.data.storage import Storage
+    from coremargin.formats.storage import ReadableStorage
+
+
+FILE = "rows.npz"
+_KINDS = {
+    "ids": "int64",
+    "codes_before": "int32",
+    "codes_after": "int32",
+    "weights_before": "float64",
+    "weights_after": "float64",
+}
+
+
+@dataclass(frozen=True)
+class ChangedRows:
+    """ids (m,), increasing; codes and weights (m,) of these as they were and as they became."""
+
+    ids: np.ndarray
+    codes_before: np.ndarray
+    codes_after: np.ndarray
+    weights_before: np.ndarray
+    weights_after: np.ndarray
+
+    def take(self, where: np.ndarray) -> ChangedRows:
+        """Some of them."""
+        return ChangedRows(**{name: getattr(self, name)[where] for name in _KINDS})
+
+    def sound(self, classes: int) -> bool:
+        """Whether they could be rows of a store of so many classes."""
+        codes, weights = (self.codes_before, self.codes_after), (self.weights_before, self.weights_after)
+        return (
+            all(getattr(self, name).shape == (len(self.ids),) for name in _KINDS)
+            and bool((np.diff(self.ids, prepend=-1) > 0).all())
+            and all(bool(((some >= -1) & (some < classes)).all()) for some in codes)
+            and all(bool((np.isfinite(some) & (some >= 0)).all()) for some in weights)
+        )
+
+    @property
+    def other(self) -> ChangedRows:
+        """Those that are not what they were."""
+        changed = (self.codes_before != self.codes_after) | (self.weights_before != self.weights_after)
+        return self.take(np.flatnonzero(changed))
+
+
+def join_changes(parts: Sequence[ChangedRows]) -> ChangedRows:
+    """What commits have changed one after the other: as rows were before the first, and are after the last."""
+    every = {
+        name: np.concatenate([np.zeros(0, kind), *(getattr(part, name) for part in parts)])
+        for name, kind in _KINDS.items()
+    }
+    ids, first = np.unique(every["ids"], return_index=True)
+    last = len(every["ids"]) - 1 - np.unique(every["ids"][::-1], return_index=True)[1]
+    before = {name: every[name][first] for name in ("codes_before", "weights_before")}
+    after = {name: every[name][last] for name in ("codes_after", "weights_after")}
+    return ChangedRows(ids, **before, **after)
+
+
+def write_changed_rows(storage: Storage, group: str, rows: ChangedRows) -> None:
+    """Write those of a commit; group: its name."""
+    content = BytesIO()
+    write_arrays(content, vars(rows))
+    storage.write(f"{CHANGES}/{group}/{FILE}", [content.getvalue()])
+
+
+def read_changed_rows(storage: ReadableStorage, group: str, classes: int) -> tuple[ChangedRows, int] | None:
+    """Those of a commit of a store of so many classes, and the bytes that were read for them; None where there are none
+    that could be.
+    """
+    key = f"{CHANGES}/{group}/{FILE}"
+    try:
+        with opened_object(storage, key) as file:
+            arrays = read_arrays(file, f"{storage.name}/{key}")
+    except (OSError, DataError):
+        return None
+    if {name: values.dtype.name for name, values in arrays.items()} != _KINDS:
+        return None
+    found = ChangedRows(**arrays)
+    return (found, sum(values.nbytes for values in arrays.values())) if found.sound(classes) else None
+
 
 _LABELS = np.uint64(0xFFFFFFFF)  # the half of a chunk's digest that is about labels; the other one is about its rows
 
@@ -89,24 +176,15 @@ def difference(old: Store, new: Store) -> Difference:
     labels = ((checksums & _LABELS != 0) & whole) | both
     weights = ((weighed != found.marks[:, WEIGHTS]) & whole) | both
     noted = _noted(old, new, labels, weights, whole)
-    if noted is not None:
-        rows, nbytes = noted
-        return Difference(
-            old.rows,
-            new.rows,
-            rows.ids,
-            rows.codes_before,
-            rows.codes_after,
-            rows.weights_before,
-            rows.weights_after,
-            nbytes,
-        )
-    chunks = np.flatnonzero(labels | weights).tolist()
-    parts = [_of_chunk(old, new, chunk, labels=bool(labels[chunk]), weights=bool(weights[chunk])) for chunk in chunks]
-    columns = zip(_EMPTY, *(columns for columns, _ in parts), strict=True)
-    ids, codes, codes_now, weights_then, weights_now = map(np.concatenate, columns)
-    nbytes = sum(nbytes for _, nbytes in parts)
-    return Difference(old.rows, new.rows, ids, codes, codes_now, weights_then, weights_now, nbytes)
+    if noted is None:
+        chunks = np.flatnonzero(labels | weights).tolist()
+        parts = [
+            _compare_chunk(old, new, chunk, labels=bool(labels[chunk]), weights=bool(weights[chunk]))
+            for chunk in chunks
+        ]
+        noted = join_changes([part for part, _ in parts]), sum(nbytes for _, nbytes in parts)
+    rows, nbytes = noted
+    return Difference(old.rows, new.rows, **vars(rows), nbytes=nbytes)
 
 
 def _noted(
@@ -121,7 +199,7 @@ def _noted(
     found = [read_changed_rows(new.storage, commit.group, len(new.classes)) for commit in changing]
     if not found or None in found:
         return None
-    rows = joined([part for part, _ in cast("list[tuple[ChangedRows, int]]", found)]).other
+    rows = join_changes([part for part, _ in cast("list[tuple[ChangedRows, int]]", found)]).other
     rows = rows.take(np.flatnonzero(rows.ids < old.rows))
     for before, after, other in (
         (rows.codes_before, rows.codes_after, labels),
@@ -137,22 +215,12 @@ def _noted(
 def _written_anew(old: Store, new: Store) -> StoreError:
     return StoreError(
         f"{new.name}: expected the rows of the commit {old.digest} in the newest one, found others: the store was "
-        "written anew; train a new model on it with `coremargin train`"
+        "rewritten; train a new model on it with `coremargin train`"
     )
 
 
-_Columns = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
-_EMPTY: _Columns = (
-    np.zeros(0, np.int64),
-    np.zeros(0, np.int32),
-    np.zeros(0, np.int32),
-    np.zeros(0),
-    np.zeros(0),
-)
-
-
-def _of_chunk(old: Store, new: Store, chunk: int, *, labels: bool, weights: bool) -> tuple[_Columns, int]:
-    """The rows of a chunk that differ: ids, codes and weights as they were and as they are; and the bytes read for it.
+def _compare_chunk(old: Store, new: Store, chunk: int, *, labels: bool, weights: bool) -> tuple[ChangedRows, int]:
+    """The rows of a chunk that differ, and the bytes read for it.
 
     labels, weights: which of them may differ.
     """
@@ -160,6 +228,6 @@ def _of_chunk(old: Store, new: Store, chunk: int, *, labels: bool, weights: bool
     codes, w = new.labels(chunk)[: stop - start].copy(), weights_in(new, chunk)[: stop - start].copy()
     codes_before = old.labels(chunk)[: stop - start] if labels else codes
     w_before = weights_in(old, chunk)[: stop - start] if weights else w
-    at = np.flatnonzero((codes_before != codes) | (w_before != w))
     nbytes = (1 + labels) * LABEL_DTYPE.itemsize + (new.weighted + (weights and old.weighted)) * WEIGHT_DTYPE.itemsize
-    return (start + at, codes_before[at], codes[at], w_before[at], w[at]), (stop - start) * nbytes
+    rows = ChangedRows(np.arange(start, stop), codes_before, codes, w_before, w)
+    return rows.other, (stop - start) * nbytes

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from coremargin.data.amend import WeightReport, amend_weights
 from coremargin.data.commits import CommitInfo
-from coremargin.data.reweigh import WeightReport, reweighed
 from coremargin.data.store import Store
 from coremargin.errors import ExpiryRefused, UsageError
 from coremargin.spec import format_seconds
@@ -68,9 +68,8 @@ def expire(path: Address, age: float, *, now: float | None = None, note: str = "
         return WeightReport(0, 0, 0, 0, store.digest)
     if now is None and not force:
         _check_clock(store, arrivals, max(one.time for one, _ in old), clock, age)
-    return reweighed(
-        store.storage, (np.concatenate([ids for _, ids in old]), None), None, store.digest, CommitInfo("expire", note)
-    )
+    ids = np.concatenate([ids for _, ids in old])
+    return amend_weights(store.storage, (ids, None), None, store.digest, CommitInfo("expire", note))
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ to NAME. Python's ``os`` has no exchange of two names, so an existing model is r
 
 1. NAME becomes ``.NAME.previous``       killed after this: readers take ``.NAME.previous``, the next save puts it back
 2. ``.NAME.aside`` becomes NAME          killed after this: NAME is the new model, the next save removes the old one
-3. ``.NAME.previous`` becomes ``.NAME.aside``, which nobody reads
+3. ``.NAME.previous`` becomes ``.NAME.aside``, which is not read
 4. ``.NAME.aside`` is removed
 
 Only what is of the same kind (data/owned.py), in all its parts, is replaced or removed: asked before hours of work, and

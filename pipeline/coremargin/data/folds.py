@@ -1,7 +1,7 @@
 """Folds of cross-validation: which rows are held out, as a fixed function of the row's id.
 
 The fold of a row is a hash of its id and a seed, so that no list of folds is kept or sent, rows that are appended
-change nothing about those that were there, and whoever checks a result finds the same folds.
+change nothing about those that were there, and a check of a result finds the same folds.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Masked(View):
     """The rows outside of one fold; those of the fold have no label.
 
     held_out: the fold; folds: how many there are; seed: which rows they have. The counts of what is left
-    need the labels: whoever has counted them (``fold_counts``) gives them, else one pass over the labels is made.
+    need the labels: pass them if they are counted (``fold_counts``), else one pass over the labels is made.
     """
 
     kind = "masked"

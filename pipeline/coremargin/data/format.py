@@ -11,16 +11,16 @@
       weights/              (n,) float64 sample weights, when there are any, same rows per chunk
       log.jsonl             all commits: see formats/store_log.py; the root lists those that are read for the last one
       blocks/000000/ ...    statistics of the chunks [first, last) that one commit wrote; a later entry supersedes
-      blocks/vectors/       of sparse rows: those that are a number per feature, a file per chunk (support.py)
+      blocks/vectors/       of sparse rows: those that are a number per feature, a file per chunk (sparse_statistics.py)
       changes/000004/y/     labels of the chunks that a commit changed, at their numbers: see formats/store_record.py
       changes/000004/weights/   weights of the chunks that a commit changed; of a row that was taken out 0
-      changes/000004/rows.npz   rows that a commit changed, as they were and became: a cache, see changed_rows.py
+      changes/000004/rows.npz   rows that a commit changed, as they were and became: a cache, see difference.py
       keys/000003-0/ ...    keys of rows, sorted, where rows have some: see key_runs.py
 
 A commit replaces the root ``zarr.json``: rows beyond its ``rows`` do not exist, whatever lies on disk. Older commits
 stay readable, because every byte of their rows stays: a growing chunk keeps its rows as a prefix, and labels and
 weights that change are written elsewhere. So ``y`` has labels as they first came. Zarr has no array whose chunks lie in
-several places: whoever reads the last ones without coremargin lays those of ``changes`` over it, in the order of the
+several places: to read the last ones without coremargin, lay those of ``changes`` over it, in the order of the
 commits::
 
     codes = group["y"][: group.attrs["rows"]]
@@ -80,6 +80,7 @@ if TYPE_CHECKING:
 #: Keys of the root, and of the groups in it.
 ROOT, BLOCKS, CHANGES, KEYS = "zarr.json", "blocks", "changes", "keys"
 VECTORS = f"{BLOCKS}/vectors"
+KEY_PARTS = ("high", "low", "row", "first")  #: arrays of a run of keys
 UNLABELLED = -1
 DTYPES = ("float32", "float64")
 

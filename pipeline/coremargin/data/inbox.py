@@ -319,7 +319,7 @@ class _Intake:
         mark = FileMark(name=_shown(claim.path), nbytes=seen.st_size, sha256=sha256)
 
         def commit_info() -> CommitInfo:
-            if mark.sha256 in _ingested_hashes(self._store):  # nobody else writes it now
+            if mark.sha256 in _ingested_hashes(self._store):  # no other process writes it now
                 raise _AlreadyIngested
             if _identity(claim.path.stat()) != _identity(seen):
                 raise _Changed
@@ -374,7 +374,7 @@ class _Intake:
         if append:  # how a file is read; what becomes of its columns is decided
             options = {name: options[name] for name in ("label", "drop", "delimiter", "header") if name in options}
             options |= {"append": True, "new_labels": self._new_labels}
-        return ingest(path, self._store, deed=commit_info, **options).rows
+        return ingest(path, self._store, commit_info=commit_info, **options).rows
 
     def _finish(self, claim: _Claim, sha256: str) -> None:
         _move(claim.path, self._inbox.done, sha256)

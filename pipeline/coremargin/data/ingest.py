@@ -19,6 +19,7 @@ import numpy as np
 from coremargin.data.format import DTYPES, read_facts
 from coremargin.data.ingest_pass import IngestPass, IngestReport, SeparateInputs, lengths_differ, make_report
 from coremargin.data.key_values import Keys
+from coremargin.data.labels import LabelCoder
 from coremargin.data.sizes import CHUNK_BYTES
 from coremargin.data.sources.base import Batch, OnProgress, Progress, RowSource, batch_rows
 from coremargin.data.sources.files import Files
@@ -34,7 +35,6 @@ from coremargin.data.sources.opening import (
 from coremargin.data.sources.options import SourceOptions
 from coremargin.data.sources.paths import AnyPath, is_there
 from coremargin.data.sources.sidecars import LabelStream, WeightStream, name_features
-from coremargin.data.sources.vocabulary import Vocabulary
 from coremargin.data.store import Store
 from coremargin.data.tables.column_options import ColumnArguments, ColumnOptions, parse_column_options
 from coremargin.data.tables.objects import with_label_name
@@ -82,7 +82,7 @@ def ingest(  # noqa: PLR0913 - one option for each decision about a file, all bu
     about: Mapping[str, Any] | None = None,
     new_labels: bool = False,
     dry_run: bool = False,
-    deed: Callable[[], CommitInfo] | None = None,
+    commit_info: Callable[[], CommitInfo] | None = None,
     on_progress: OnProgress | None = None,
     **column_options: Unpack[ColumnArguments],
 ) -> IngestReport:
@@ -163,7 +163,7 @@ def ingest(  # noqa: PLR0913 - one option for each decision about a file, all bu
         Rows that are appended may have labels that no row in the store has.
     dry_run : bool, default False
         Read the beginning and say what would be written.
-    deed : callable, optional
+    commit_info : callable, optional
         Called when all rows were read, before they are committed: what the store's log is to say. What it raises leaves
         the store as it was.
     on_progress : callable, optional
@@ -237,14 +237,14 @@ def ingest(  # noqa: PLR0913 - one option for each decision about a file, all bu
     )
     with _report_all_columns(source, options):
         rows = open_rows(source, options, on_progress)
-        vocabulary = Vocabulary(base.classes if base else ())
-        stream = None if labels is None else LabelStream(labels, vocabulary)
+        coder = LabelCoder(base.classes if base else ())
+        stream = None if labels is None else LabelStream(labels, coder)
         separate = SeparateInputs(stream, weight_stream)
         _check_fit(rows, separate, base, unlabelled=unlabelled is not False)
         ingest_pass = IngestPass(
             rows,
             separate,
-            vocabulary,
+            coder,
             np.dtype(dtype),
             None if only is None else _as_tuple(only),
             sparse=_store_sparse(rows, base, sparse),
@@ -261,7 +261,7 @@ def ingest(  # noqa: PLR0913 - one option for each decision about a file, all bu
                 if append
                 else _create_writer(path, ingest_pass, shape, named, about, overwrite=overwrite)
             )
-            _write(ingest_pass, writer, deed, on_progress)
+            _write(ingest_pass, writer, commit_info, on_progress)
     return make_report(ingest_pass, path, base, dtype, time.perf_counter() - started)
 
 
@@ -320,7 +320,10 @@ def _create_writer(
 
 
 def _write(
-    ingest_pass: IngestPass, writer: StoreWriter, deed: Callable[[], CommitInfo] | None, on_progress: OnProgress | None
+    ingest_pass: IngestPass,
+    writer: StoreWriter,
+    info: Callable[[], CommitInfo] | None,
+    on_progress: OnProgress | None,
 ) -> None:
     with writer:  # commits at the end, unless an exception leaves it
         for batch in ingest_pass.batches():
@@ -332,8 +335,8 @@ def _write(
                 on_progress(
                     Progress("writing", ingest_pass.read, ingest_pass.done_bytes, ingest_pass.source.total_bytes)
                 )
-        if deed is not None:
-            writer.deed = deed()
+        if info is not None:
+            writer.commit_info = info()
 
 
 def _split_batch(

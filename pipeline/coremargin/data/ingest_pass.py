@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from coremargin.data.labels import LabelCoder, label_from_text
 from coremargin.data.rows import rounded_whole
 from coremargin.data.sizes import scanned_bytes
 from coremargin.data.sources.base import AscendingNumbers, Batch, RowSource, refuse_not_finite, row_and_feature
 from coremargin.data.sources.label_leaks import LeakDetector
-from coremargin.data.sources.vocabulary import Vocabulary, label_from_text
 from coremargin.data.weights import nothing_left, refused_weight
 from coremargin.errors import BadRow, DataError, LabelError, UsageError
 from coremargin.formats.column_kinds import Numbers
@@ -39,8 +39,8 @@ class SeparateInputs(NamedTuple):
 class IngestPass:
     """Checked batches, and counts of what was read.
 
-    vocabulary: holds the classes of the store when rows are appended; dtype: what values must be finite in; only:
-    labels of the rows to select, maybe as text; sparse: the store keeps rows as CSR; fixed_labels: the vocabulary holds
+    coder: holds the classes of the store when rows are appended; dtype: what values must be finite in; only:
+    labels of the rows to select, maybe as text; sparse: the store keeps rows as CSR; fixed_labels: the coder holds
     all labels that rows may have.
     """
 
@@ -48,18 +48,18 @@ class IngestPass:
         self,
         source: RowSource,
         separate: SeparateInputs,
-        vocabulary: Vocabulary,
+        coder: LabelCoder,
         dtype: np.dtype[Any],
         only: Sequence[Label] | None,
         *,
         sparse: bool = False,
         fixed_labels: bool = False,
     ) -> None:
-        self.source, self.vocabulary, self.sparse = source, vocabulary, sparse
+        self.source, self.coder, self.sparse = source, coder, sparse
         self.label_from = source.label_from if separate.labels is None else separate.labels.name
         self.weight_from = source.weight_from if separate.weights is None else separate.weights.name
         self._labels, self._weights, self._dtype = separate.labels, separate.weights, dtype
-        self._known = len(vocabulary.labels) if fixed_labels else None
+        self._known = len(coder.classes) if fixed_labels else None
         self._only = None if only is None else [(wanted, _parse_label(wanted)) for wanted in only]
         self.read = 0  #: rows
         self.selected = 0  #: rows that are written
@@ -90,11 +90,11 @@ class IngestPass:
     @property
     def classes(self) -> dict[Label, int]:
         """Selected rows of each label, in order of first appearance."""
-        return {self.vocabulary.labels[k]: int(self._counts[k]) for k in np.flatnonzero(self._counts)}
+        return {self.coder.classes[k]: int(self._counts[k]) for k in np.flatnonzero(self._counts)}
 
     def batches(self) -> Iterator[Batch]:
         """Batches whose values are finite and whose labels are all known (or all absent: codes None)."""
-        labelled = self._attach(self.source.batches(self.vocabulary), "codes", self._labels)
+        labelled = self._attach(self.source.batches(self.coder), "codes", self._labels)
         for found in self._attach(labelled, "weights", self._weights):
             self.read += found.count
             self.done_bytes = found.done_bytes
@@ -112,7 +112,7 @@ class IngestPass:
 
     def labels_of(self, batch: Batch) -> np.ndarray | None:
         """The labels (m,) of a batch as the store keeps them."""
-        return None if batch.codes is None else _exact_array(self.vocabulary.labels)[batch.codes]
+        return None if batch.codes is None else _exact_array(self.coder.classes)[batch.codes]
 
     def _check_end(self) -> None:
         """After the last batch: every label that ``only`` names was there, and not every weight was 0."""
@@ -120,7 +120,7 @@ class IngestPass:
             raise nothing_left(f"{self.source.name}, {self.weight_from}")
         for wanted, meant in self._only or ():
             if not any(_is_label(label, wanted, meant) for label in self.classes):
-                known = ", ".join(repr(label) for label in self.vocabulary.labels[:10])
+                known = ", ".join(repr(label) for label in self.coder.classes[:10])
                 raise LabelError(
                     f"{self.source.name}: no row has the label {wanted!r} named by --only: expected one of {known}"
                 )
@@ -148,7 +148,7 @@ class IngestPass:
         if self._only is None or batch.codes is None:
             return batch
         only = self._only
-        wanted = [any(_is_label(label, *named) for named in only) for label in self.vocabulary.labels]
+        wanted = [any(_is_label(label, *named) for named in only) for label in self.coder.classes]
         selected = np.array([*wanted, False])[batch.codes]  # code -1, no label, takes the last entry
         if selected.all():
             return batch
@@ -181,19 +181,19 @@ class IngestPass:
                 f"{place}: found no label{_file(self._labels)}, expected one for every row; fill it in or remove the "
                 "row, or ingest rows without labels apart, with --unlabelled"
             )
-        for code in self.vocabulary.odd:
+        for code in self.coder.odd:
             at = np.flatnonzero(batch.codes == code)
             if len(at):
-                labels = self.vocabulary.labels
+                labels = self.coder.classes
                 raise LabelError(
                     f"{batch.place(int(at[0]))}: found the label {labels[code]!r}{_file(self._labels)}, expected one "
                     f"of the same kind as {labels[0]!r}; give all labels as numbers or all as text"
                 )
         if self._known is not None and batch.codes.max() >= self._known:
-            row, known = int(np.argmax(batch.codes >= self._known)), self.vocabulary.labels[: self._known]
+            row, known = int(np.argmax(batch.codes >= self._known)), self.coder.classes[: self._known]
             few = ", ".join(map(repr, known[:10])) + ", ..." * (len(known) > 10)
             raise LabelError(
-                f"{batch.place(row)}: found the label {self.vocabulary.labels[batch.codes[row]]!r}"
+                f"{batch.place(row)}: found the label {self.coder.classes[batch.codes[row]]!r}"
                 f"{_file(self._labels)}, which no row of the store has: expected one of {few}; correct it, or say "
                 "--new-labels (new_labels in a job file)"
             )
@@ -219,7 +219,7 @@ class IngestPass:
         elif self.sparse:
             self.nonzeros += int(np.count_nonzero(batch.rows))
         if batch.codes is not None:
-            counts = np.bincount(batch.codes, minlength=len(self.vocabulary.labels))
+            counts = np.bincount(batch.codes, minlength=len(self.coder.classes))
             counts[: len(self._counts)] += self._counts
             self._counts = counts
 

@@ -37,7 +37,7 @@ class Keys(NamedTuple):
 
 
 class GivenKeys(NamedTuple):
-    """Keys by which somebody names rows: their texts, hashes (m, 2), and where each was found; None: no file."""
+    """Keys that name rows: their texts, hashes (m, 2), and where each was found; None: no file."""
 
     texts: Sequence[str]
     hashes: np.ndarray

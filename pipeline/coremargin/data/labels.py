@@ -1,14 +1,19 @@
-"""Labels of any one kind to codes: the order of first appearance gives the code, -1 is unlabelled.
+"""Labels of any kind: what a text or a value means as a label, and codes, which are places in a list of classes.
 
 ``is_missing`` decides for all what a missing label is: None, NaN, pandas' NA and NaT, a masked entry, a blank text, and
-the texts that NumPy and pandas make of such values ("nan", "<NA>", "NaT").
+the texts that NumPy and pandas make of such values ("nan", "<NA>", "NaT"). Two labels never become one class unless
+they are the same number: bytes must be UTF-8, and what rounding or the white space around a text would make equal is
+refused.
 """
 
 from __future__ import annotations
 
 import math
+import re
 import sys
-from decimal import Decimal
+from collections.abc import Callable, Collection, Iterable
+from decimal import Decimal, InvalidOperation
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,39 +23,55 @@ from coremargin.errors import LabelError
 from coremargin.formats.limits import LONGEST_LABEL, MOST_CLASSES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from numpy.typing import NDArray
 
 Label = str | int | float | bool
 
-
+MISSING = frozenset({"", "na", "n/a", "nan", "null", "?"})  #: texts that stand for a missing label, lower case
 _LOWEST, _HIGHEST = -(2**63), 2**64 - 1  # what NumPy, and other readers of stores, can hold
 _MISSING_TEXTS = frozenset({"nan", "<NA>", "NaT"})
 _NAMED_ROWS = 5  #: so many rows are named in a message
 _KINDS = {bool: "yes or no", int: "a whole number", float: "a number", str: "a text"}
+_SOURCE_DTYPES = "biufSUOTV"  # NumPy's kinds of dtypes that may hold labels in a source
+_INTEGER = re.compile(r"[+-]?(0|[1-9][0-9]*)")
+_FLOAT = re.compile(r"[+-]?([0-9]++\.?[0-9]*+|\.[0-9]++)([eE][+-]?[0-9]+)?")
+_MEASUREMENT = f"expected at most {MOST_CLASSES} classes, got more; is this column a measurement rather than a label?"
+_OTHER_COLUMN = (
+    f"more than {MOST_CLASSES} different labels ({{few}}, ...): expected classes; name the right column with "
+    "--label, or say --unlabelled"
+)
+_REMEMBERED = 16 * MOST_CLASSES  # spellings: a few of each label
 
 
 class LabelCoder:
-    """Codes for labels that arrive in batches. ``classes`` grows; the codes given never change."""
+    """Codes of labels in order of first appearance: places in ``classes``, which grows; codes never change.
 
-    def __init__(self, classes: Sequence[Any] = ()) -> None:
+    ``encode`` takes labels of one kind, that of the classes before. The other methods take what sources hold: whole
+    floats become integers there, and ``odd`` has the codes of labels that are of another kind than the first, which are
+    refused once it is known that their rows are wanted.
+    """
+
+    def __init__(self, classes: Iterable[Any] = ()) -> None:
         """classes: those that already have codes (as stored: text, whole numbers, numbers, or booleans)."""
         self.classes: list[Any] = []
-        self._codes: dict[Any, int] = {}
+        self.odd: list[int] = []
+        self._codes: dict[tuple[bool, Label], int] = {}
         self._in_bytes: dict[str, bool] = {}  # whether a text came as bytes
-        for label in classes:
-            self._code(label, "classes")
-        self._in_bytes.clear()  # how those came is not known
+        self._texts: dict[str, int] = {}
+        self._spelt: dict[int, Decimal | str] = {}  # how a label was first written, where that can matter
+        try:
+            for label in classes:
+                self._add(self._as_kept(label), _MEASUREMENT)
+        except LabelError as error:
+            raise LabelError(f"classes: {error}") from error
 
     def encode(self, labels: Any, rows: int, place: str, first: int = 0) -> np.ndarray:
         """Codes (rows,) int32 of labels (rows,), or of None: all unlabelled. Missing entries are unlabelled.
 
         Raises LabelError: another length, not a vector, kinds that do not mix ("1" and 1), too many classes.
         """
-        codes = np.full(rows, UNLABELLED, dtype=np.int32)
         if labels is None:
-            return codes
+            return np.full(rows, UNLABELLED, dtype=np.int32)
         if isinstance(labels, np.ma.MaskedArray) and np.ma.is_masked(labels):
             raise LabelError(f"{place}: some labels are masked, expected all to be there; fill them in first")
         values = label_vector(labels, place)
@@ -58,53 +79,68 @@ class LabelCoder:
             raise LabelError(f"{place}: expected as many labels as rows, {rows}, got {len(values)}")
         before = len(self.classes)
         try:
-            if values.dtype.kind == "O":
-                self._encode_objects(values, codes, place, first)
-            else:
-                refuse_no_characters(values, lambda row: f"{place}: row {first + row}")
-                self._encode_plain(values, codes, place, first)
+            return _encode_each(values, self._code_of_one_kind, lambda row: f"{place}: row {first + row}")
         except LabelError:
             for label in self.classes[before:]:  # a refused batch leaves no classes behind
-                del self._codes[label]
+                del self._codes[isinstance(label, bool), label]
                 self._in_bytes.pop(label, None)
             del self.classes[before:]
             raise
-        return codes
 
-    def _encode_objects(self, values: np.ndarray, codes: np.ndarray, place: str, first: int) -> None:
-        for k, label in enumerate(values.tolist()):
-            if not is_missing(label):
-                codes[k] = self._code(label, f"{place}: row {first + k}")
+    def encode_values(self, values: np.ndarray, place: Callable[[int], str]) -> np.ndarray:
+        """Codes (m,) int32 of labels (m,) of any dtype, -1 of missing ones. place: names a row. Raises LabelError."""
+        dtype = values.dtype
+        if dtype.kind not in _SOURCE_DTYPES or dtype.names is not None or (dtype.kind == "f" and dtype.itemsize > 8):
+            raise LabelError(
+                f"{place(0)}: found labels of dtype {dtype}, expected integers, floats, strings or booleans"
+            )
+        return _encode_each(values, self._code_of_value, place)
 
-    def _encode_plain(self, values: np.ndarray, codes: np.ndarray, place: str, first: int) -> None:
-        known = np.flatnonzero(~missing_labels(values))
-        unique, index, inverse = np.unique(values[known], return_index=True, return_inverse=True)
-        if len(unique) > MOST_CLASSES:
-            raise LabelError(_too_many(place))
-        table = np.zeros(len(unique), dtype=np.int32)
-        for k in np.argsort(index, kind="stable"):
-            table[k] = self._code(unique[k].item(), f"{place}: row {first + int(known[index[k]])}")
-        codes[known] = table[inverse.reshape(-1)]
+    def encode_text(self, text: str, place: str, missing: Collection[str] = MISSING) -> int:
+        """Code of the label that ``text`` stands for, -1 when it is missing, one of these texts in lower case."""
+        code = self._texts.get(text)
+        return self._encode_spelt(text, partial(label_from_text, missing=missing), place) if code is None else code
 
-    def _code(self, label: Any, place: str) -> int:
-        label = self._as_kept(label, place)
-        code = self._codes.get(label)
+    def encode_number(self, text: str, place: str) -> int:
+        """Code of the number that ``text`` is, whatever zeros it begins with; -1 for "nan"."""
+        code = self._texts.get(text)
         if code is None:
-            if len(self.classes) >= MOST_CLASSES:
-                raise LabelError(_too_many(place))
-            code = self._codes[label] = len(self.classes)
-            self.classes.append(label)
+            code = UNLABELLED if text.lower() == "nan" else self._encode_spelt(text, label_from_number, place)
         return code
 
-    def _as_kept(self, given: Any, place: str) -> Any:
-        """The label in the kind of the labels before it; 1 and 1.0 are the same, "1" and 1 are not."""
+    def _encode_spelt(self, text: str, meaning: Callable[[str], Label | None], place: str) -> int:
+        """Code of a spelling that is new; refused when another one, with which it is not equal, has that code."""
         try:
-            label = checked_label(given)
+            label = meaning(text)
+            spelt = text if isinstance(label, str) else _exact(text) if isinstance(label, float) else None
+            code = UNLABELLED if label is None else self._add(label, _OTHER_COLUMN)
+            if spelt is not None and (known := self._spelt.setdefault(code, spelt)) != spelt:
+                why = "differ in white space only" if isinstance(label, str) else "are one number in float64"
+                raise LabelError(f"found the labels {str(known)!r} and {text!r}, which {why}; write them alike")
         except LabelError as error:
             raise LabelError(f"{place}: {error}") from error
-        in_bytes = isinstance(given, bytes)
-        if isinstance(label, str) and self._in_bytes.setdefault(label, in_bytes) != in_bytes:
-            raise LabelError(f"{place}: found the label {label!r} as text and as bytes, expected one; convert them")
+        if code >= 0 and len(self._texts) < _REMEMBERED:  # a missing label ends the ingest
+            self._texts[text] = code
+        return code
+
+    def _code_of_value(self, value: Any) -> int:
+        label = label_from_value(value)
+        if label is None:
+            return UNLABELLED
+        code = self._add(label, _OTHER_COLUMN)
+        self._refuse_bytes_and_text(label, value)
+        return code
+
+    def _code_of_one_kind(self, value: Any) -> int:
+        if is_missing(value):
+            return UNLABELLED
+        label = self._as_kept(value)
+        self._refuse_bytes_and_text(label, value)
+        return self._add(label, _MEASUREMENT)
+
+    def _as_kept(self, value: Any) -> Label:
+        """The label in the kind of the labels before it; 1 and 1.0 are the same, "1" and 1 are not."""
+        label = checked_label(value)
         kind = type(self.classes[0]) if self.classes else type(label)
         if type(label) is kind:
             return label
@@ -113,9 +149,104 @@ class LabelCoder:
         if kind is int and type(label) is float and label.is_integer():
             return int(label)
         raise LabelError(
-            f"{place}: expected {_KINDS[kind]} like the labels before it ({self.classes[0]!r}), "
-            f"got {_KINDS[type(label)]}, {label!r}; give all labels in one kind"
+            f"expected {_KINDS[kind]} like the labels before it ({self.classes[0]!r}), got {_KINDS[type(label)]}, "
+            f"{label!r}; give all labels in one kind"
         )
+
+    def _refuse_bytes_and_text(self, label: Label, value: Any) -> None:
+        in_bytes = isinstance(value, bytes)
+        if isinstance(label, str) and self._in_bytes.setdefault(label, in_bytes) != in_bytes:
+            raise LabelError(f"found the label {label!r} as text and as bytes, expected one; convert them")
+
+    def _add(self, label: Label, too_many: str) -> int:
+        """Code of a label. too_many: what the error says where there are more than may be classes."""
+        key = (isinstance(label, bool), label)  # True and 1 are equal in Python, and two labels here
+        code = self._codes.get(key)
+        if code is None:
+            if len(self.classes) >= MOST_CLASSES:
+                few = ", ".join(repr(known)[:40] for known in self.classes[:5])
+                raise LabelError(too_many.format(few=few))
+            code = self._codes[key] = len(self.classes)
+            self.classes.append(label)
+            if _kind(label) != _kind(self.classes[0]):
+                self.odd.append(code)
+        return code
+
+
+def _encode_each(values: np.ndarray, code_of: Callable[[Any], int], place: Callable[[int], str]) -> np.ndarray:
+    """Codes (m,) int32 of values (m,), new ones in order of first appearance. place: names a row in errors."""
+
+    def code_at(value: Any, row: int) -> int:
+        try:
+            return code_of(value)
+        except LabelError as error:
+            raise LabelError(f"{place(row)}: {error}") from error
+
+    if values.dtype.kind in "OTV":
+        return np.array([code_at(value, row) for row, value in enumerate(values.tolist())], dtype=np.int32)
+    refuse_no_characters(values, place)
+    unique, first, inverse = np.unique(values, return_index=True, return_inverse=True)
+    table = np.empty(len(unique), dtype=np.int32)
+    for k in np.argsort(first, kind="stable"):
+        table[k] = code_at(unique[k], int(first[k]))
+    return table[inverse.reshape(-1)]
+
+
+def _kind(label: Label) -> str:
+    return "number" if type(label) in (int, float) else type(label).__name__
+
+
+def label_from_text(text: str, missing: Collection[str] = MISSING) -> Label | None:
+    """The label that a text stands for: an int, a float, a bool or the text; None when it is missing.
+
+    "1", "+1" and "1.0" are the integer 1, so that CSV, SVMlight and arrays agree; "01" stays text. missing: texts that
+    stand for no label, lower case.
+    """
+    text = text.strip()
+    if text.lower() in missing:
+        return None
+    if text in ("True", "true", "TRUE"):
+        return True
+    if text in ("False", "false", "FALSE"):
+        return False
+    if _INTEGER.fullmatch(text) or (_FLOAT.fullmatch(text) and not re.match("[+-]?0[0-9]", text)):
+        return label_from_number(text)
+    return checked_label(text)
+
+
+def label_from_number(text: str) -> Label:
+    """The number that a text stands for, a whole one to its last digit."""
+    exact, value = _exact(text), float(text)
+    if exact == exact.to_integral_value():
+        return checked_label(int(exact))
+    if value.is_integer():
+        raise LabelError(f"found the label {_shown(text)}, which float64 does not tell from {value:g}; round it first")
+    return value
+
+
+def _exact(text: str) -> Decimal:
+    """A number as it is written. Raises LabelError: far too long, too large for a float, or no finite number."""
+    try:
+        exact = Decimal(text) if len(text) <= LONGEST_LABEL and np.isfinite(float(text)) else None
+    except (InvalidOperation, ValueError):
+        exact = None
+    if exact is None:
+        raise LabelError(f"found the label {_shown(text)}, expected a number in the range of float64")
+    return exact
+
+
+def label_from_value(value: Any) -> Label | None:
+    """The label that a value stands for, None when it is missing; whole floats are integers."""
+    if is_missing(value):
+        return None
+    label = checked_label(value)
+    if isinstance(label, str) and is_missing(label):  # it came as bytes
+        return None
+    return checked_label(int(label)) if isinstance(label, float) and label.is_integer() else label
+
+
+def _shown(text: str) -> str:
+    return repr(text) if len(text) <= 60 else f"{text[:60]!r}... ({len(text):,} characters)"
 
 
 def checked_label(value: Any) -> Label:
@@ -286,9 +417,3 @@ def _of_one_kind(values: np.ndarray) -> np.ndarray:
     plain = np.asarray(items)  # of large whole numbers of both signs NumPy makes floats, some of them equal
     wanted = {int: "iu", float: "f", bool: "b"}[kinds.pop()]
     return plain if plain.dtype.kind in wanted else values
-
-
-def _too_many(place: str) -> str:
-    return (
-        f"{place}: expected at most {MOST_CLASSES} classes, got more; is this column a measurement rather than a label?"
-    )

@@ -166,7 +166,7 @@ class LocalStorage:
             sync_folder(Path(self._path(prefix)))
 
     def remove(self, key: str, owns: Owns) -> None:
-        """One name at a time, following no link, and never what has come between since somebody looked.
+        """One name at a time, following no link, and never what was created there meanwhile.
 
         The file of the lock goes with its folder alone.
         """
@@ -216,16 +216,15 @@ class LocalStorage:
 
     @contextmanager
     def without_readers(self) -> Iterator[None]:
-        """By the same lock. Where a file system has no such locks, nobody is asked."""
-        gc.collect()  # what this process has read, and nobody holds any more
+        """By the same lock; without effect on file systems that have no such locks."""
+        gc.collect()  # what this process has read and no longer references
         handle = os.open(self.name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise Busy(
-                    f"{self.name}: somebody is reading it, another job or an open Store; wait for the end, or write "
-                    "elsewhere"
+                    f"{self.name}: another job or an open Store is reading it; wait for the end, or write elsewhere"
                 ) from None
             except OSError:  # no such locks here
                 pass

@@ -51,5 +51,5 @@ class Locked:
             Path(self._lock.lock_file).unlink(missing_ok=True)  # while it is held: who waits sees it, makes a new one
         self._lock.release()
         if self._made:
-            with suppress(OSError):  # something was written, or somebody else waits there
+            with suppress(OSError):  # something was written, or another process waits there
                 self._out.parent.rmdir()

@@ -15,7 +15,7 @@ _GROUPS, _OWN = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 #: Files that say how much there is at most, and what is in use. Above "high" a group is slowed down: it hardly moves.
 _VERSION_1 = ("memory.limit_in_bytes",), "memory.usage_in_bytes"
 _VERSION_2 = ("memory.max", "memory.high"), "memory.current"
-#: Pages of files that were read count as used, and are given back when somebody wants memory.
+#: Pages of files that were read count as used, and are given back when memory is requested.
 _FILE_PAGES = ("inactive_file", "active_file", "total_inactive_file", "total_active_file")
 
 

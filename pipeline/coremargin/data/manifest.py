@@ -13,13 +13,12 @@ from coremargin.data.format import BLOCKS
 from coremargin.data.owned import STORE
 from coremargin.data.plain import group_metadata, write_array
 from coremargin.data.sizes import chunks_of
+from coremargin.data.sparse_statistics import read_vectors
 from coremargin.data.statistics import ChunkScalars, ChunkStatistics, widened
 from coremargin.data.storage import write_json
-from coremargin.data.support import read_vectors
 from coremargin.errors import StoreError
-from coremargin.formats.commit_order import spans
 from coremargin.formats.raw_array import read_raw_array
-from coremargin.formats.stored_values import check_stored_values
+from coremargin.formats.store_record import check_stored_values, spans
 from coremargin.maths.rows import concatenate as stacked
 from coremargin.maths.rows import nothing
 
@@ -45,7 +44,7 @@ def write_statistics(
 ) -> None:
     """Write one commit's statistics; places: where labels and weights of its chunks lie.
 
-    The vectors of sparse chunks have objects of their own: see support.py.
+    The vectors of sparse chunks have objects of their own: see sparse_statistics.py.
     """
     reweighed = bool(places.weights.any())
     left_out = {"nonzeros", "marks"} - set(_extra(facts, marked=reweighed))

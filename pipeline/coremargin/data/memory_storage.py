@@ -153,10 +153,10 @@ class InMemoryStorage:
 
     @contextmanager
     def without_readers(self) -> Iterator[None]:
-        """Whether somebody reads, as of now."""
-        gc.collect()  # stores that nobody holds any more
+        """Whether there are readers now."""
+        gc.collect()  # stores without references
         if self._readers:
-            raise Busy(f"{self.name}: somebody is reading it; wait for the end, or write elsewhere")
+            raise Busy(f"{self.name}: an open Store is reading it; wait for the end, or write elsewhere")
         yield
 
     def prepare(self) -> InMemoryStorage:

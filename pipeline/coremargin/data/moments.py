@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from coremargin.data.source import Source
+    from coremargin.data.store import Store
+
 
 _SLICE = 256  # chunks whose statistics are held at a time
 _SPARSE_SLICE = 4  # of sparse rows: each may mention a million features
@@ -97,3 +99,29 @@ def _slices(source: Source) -> Iterator[Any]:
 def _column(values: Any) -> np.ndarray:
     """A vector (d,), dense, of what SciPy gives for a sum or an extreme over rows."""
     return np.asarray(values.toarray() if is_sparse(values) else values).reshape(-1)
+
+
+@dataclass(frozen=True)
+class Overview:
+    """Values over all rows: features where nothing else is said."""
+
+    low: float  #: smallest value
+    high: float  #: largest value
+    constant: int  #: features that never vary
+    deviation_low: float  #: smallest standard deviation of a feature that varies, 0 when none does
+    deviation_high: float  #: largest standard deviation of a feature
+    largest_norm: float  #: of a row, rounded up
+
+
+def overview(store: Store) -> Overview:
+    """Range, spread and norms of the rows of a store."""
+    found = moments(store)
+    varying = np.sqrt(found.variance[~found.constant])
+    return Overview(
+        low=float(found.low.min()),
+        high=float(found.high.max()),
+        constant=int(np.count_nonzero(found.constant)),
+        deviation_low=float(varying.min()) if varying.size else 0.0,
+        deviation_high=float(varying.max()) if varying.size else 0.0,
+        largest_norm=float(store.scalars().max_norm.max()),
+    )

@@ -45,14 +45,14 @@ def in_order(pool: Executor, work: Callable[[Item], Answer], items: Iterable[Ite
 def _reuse_freed_memory() -> None:
     """Let malloc keep what is freed for the next item, instead of the system, which gives it back page by page.
 
-    glibc does so with blocks up to the size of the largest that was ever freed; one that nobody touches costs nothing.
+    glibc does so with blocks up to the size of the largest that was ever freed; one that is not touched costs nothing.
     """
     with suppress(MemoryError):
         np.empty(_REUSED_BYTES, np.uint8)
 
 
 def read_in_order(work: Callable[[Item], Answer], items: Iterable[Item]) -> Iterator[Answer]:
-    """The same in a thread for each core, for what is parsed while somebody else uses what was parsed before."""
+    """The same in a thread for each core, for pieces parsed while earlier ones are used."""
     threads = len(os.sched_getaffinity(0))
     _reuse_freed_memory()
     with ThreadPoolExecutor(threads, thread_name_prefix="coremargin-read") as pool:

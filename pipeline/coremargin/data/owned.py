@@ -1,7 +1,7 @@
 """What is ours: folders that hold what was written there and nothing else. Only these are replaced or removed.
 
 A ``Kind`` of folder has a record, a JSON file that names its format, and a pattern for every path that may lie in it.
-Whatever else is there belongs to somebody: a file by another name, a symlink, a pipe, a folder in a folder.
+Everything else there is the user's: a file by another name, a symlink, a pipe, a folder in a folder.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coremargin.data.key_runs import PARTS
+from coremargin.data.format import KEY_PARTS
 from coremargin.data.local_storage import LocalStorage, name_meant
 from coremargin.data.statistics import ChunkStatistics
 from coremargin.formats.store_record import FORMAT
@@ -116,7 +116,7 @@ def make_writable(folder: Path) -> None:
 
 
 def move_aside(path: Path) -> None:
-    """Give what is in the way a name of its own, where it harms nobody. Raises OSError."""
+    """Rename what is in the way to an unused name. Raises OSError."""
     place = path.with_name(f"{path.name.removeprefix('.')}-{secrets.token_hex(4)}")
     os.rename(path, place)
     log.warning("%s: found something unexpected there, and renamed it %s", path, place.name)
@@ -136,7 +136,7 @@ def _format(storage: ReadableStorage, key: str) -> str | None:
 
 # The last ones are of commits that changed labels or weights.
 _COLUMNS = "|".join((*ChunkStatistics.__dataclass_fields__, "chunk", "array", "y", "weights_array", "weights"))
-_KEYS = rf"keys/\d+-\d+/(?:{'|'.join(PARTS)})"
+_KEYS = rf"keys/\d+-\d+/(?:{'|'.join(KEY_PARTS)})"
 _ARRAY = rf"X|X/data|X/indices|X/indptr|y|weights|blocks/\d+/(?:{_COLUMNS})|changes/\d+/(?:y|weights)|{_KEYS}"
 _GROUPS = r"(?:blocks|changes)(?:/\d+)?|keys(?:/\d+-\d+)?"
 #: A store, see format.py. Chunks lie flat as they are written here, or in folders as other writers may have them.

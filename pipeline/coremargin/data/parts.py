@@ -36,7 +36,7 @@ class Part:
 def parts_of(source: Source, chunk: int) -> Iterator[Part]:
     """The rows of a chunk in order, one part after the other; rows that are not mapped are one part.
 
-    The rows of a part are as those of ``read``: whoever keeps them for longer than two parts copies them.
+    The rows of a part are as those of ``read``: copy them to keep them for longer than two parts.
     """
     weights, (start, stop) = source.weights(chunk), source.span(chunk)
     if not isinstance(source, Mapped):

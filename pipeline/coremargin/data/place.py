@@ -41,7 +41,7 @@ class Place:
     def new(cls, address: Address, *, overwrite: bool = False, instead_of: Place | None = None) -> Place:
         """For a new store. Raises UsageError (something is there), OutputError, Busy (another writer).
 
-        instead_of: the place of the store that it is to replace, if nobody else may write there until then.
+        instead_of: the place of the store to replace, if other writers are kept out until then.
         """
         target = open_storage(address).resolved()
         with output_errors(Path(target.name)):
@@ -98,7 +98,7 @@ class Place:
     def publish(self) -> None:
         """Move a store that is whole to where it belongs; an older store there goes away."""
         if self.target.exists():
-            # not while somebody appends to the old one
+            # not while another process appends to the old one
             lock = None if self._instead_of else self.target.lock_writers()
             try:
                 _check_old(self.target)  # hours may have passed
@@ -162,7 +162,7 @@ def _sweep_changes(target: Storage, commits: int) -> None:
 
 
 def _sweep_prepared(target: Storage) -> None:
-    """Remove a whole store that a killed writer left, replaced or not published; not while somebody writes it."""
+    """Remove a whole store that a killed writer left, replaced or not published, unless another process writes it."""
     with suppress(StoreError, OutputError, Busy, OSError):
         prepared = target.prepared()
         if prepared is None:

@@ -20,7 +20,7 @@ MOST_BYTES = MAP_BYTES
 
 
 def fits(source: Source, memory_bytes: int, *, requested: bool) -> bool:
-    """Whether all rows may be kept. requested: the memory is what somebody asked for, not the default."""
+    """Whether all rows may be kept. requested: the user set the memory, it is not the default."""
     most = memory_bytes // PART
     return source.nbytes <= (most if requested else min(most, MOST_BYTES))
 

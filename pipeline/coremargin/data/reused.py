@@ -1,6 +1,6 @@
-"""Arrays that a reader fills again once nobody holds what it handed out: warm pages cost no page faults.
+"""Arrays that a reader fills again once its views of them are released: warm pages cost no page faults.
 
-What is handed out are views, and a view keeps its array referred to. So whoever keeps rows keeps them as they were.
+What is handed out are views, and a view keeps its array referred to. So rows that are kept stay as they were.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Reused:
         self._local = threading.local()
 
     def take(self, use: str, size: int, dtype: np.dtype[Any] | type = np.uint8) -> np.ndarray:
-        """An array (size,) to fill that nobody else holds; use: what for, with one dtype each."""
+        """An array (size,) to fill without other references; use: its purpose, with one dtype each."""
         kept: list[np.ndarray] = self._local.__dict__.setdefault(use, [])
         for number in range(len(kept)):
             if len(kept[number]) >= size and _holders(kept, number) == _NOBODY:

@@ -1,4 +1,4 @@
-"""Rows of a store that somebody names, by their ids or by keys, and what messages call them."""
+"""Rows of a store named by ids or by keys, and their names in messages."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ def key_column(store: Store) -> str | None:
 
 
 @dataclass(frozen=True)
-class Chosen:
+class SelectedRows:
     """Rows (m,) int64, in the order given, and the keys that the first of them were named by, if they were."""
 
     rows: np.ndarray
     keys: GivenKeys | None
 
-    def and_rows(self, rows: np.ndarray) -> Chosen:
+    def and_rows(self, rows: np.ndarray) -> SelectedRows:
         """With others behind them, by their ids."""
-        return Chosen(np.append(self.rows, rows), self.keys)
+        return SelectedRows(np.append(self.rows, rows), self.keys)
 
     def called(self, at: int) -> str:
         """Number ``at`` of them, as it was named."""
@@ -69,12 +69,12 @@ class Chosen:
             raise UsageError(f"{self.place(at, name)}: expected each row once, found {self.called(at)} twice")
 
 
-def chosen(store: Store, ids: Any, keys: Any) -> Chosen:
+def select_rows(store: Store, ids: Any, keys: Any) -> SelectedRows:
     """Rows by ids or by keys, one of which is None. Raises UsageError: none has such an id or key; StoreError."""
     if (ids is None) == (keys is None):
         raise UsageError(f"{store.name}: say which rows, either by ids or by keys")
     if keys is None:
-        return Chosen(checked_ids(np.asarray(ids), store.rows, store.name), None)
+        return SelectedRows(checked_ids(np.asarray(ids), store.rows, store.name), None)
     given, index = given_keys(keys), index_of(store)
     if index is None:
         raise UsageError(f"{store.name}: its rows have no keys, which `ingest --key COLUMN` gives them: say row ids")
@@ -83,4 +83,4 @@ def chosen(store: Store, ids: Any, keys: Any) -> Chosen:
         at = int(unknown[0])
         place, whose = (store.name, "") if given.place is None else (given.place(at), f" of {store.name}")
         raise UsageError(f"{place}: found the key {given.texts[at]!r}, which no row{whose} has; correct it")
-    return Chosen(rows, given)
+    return SelectedRows(rows, given)

@@ -58,7 +58,7 @@ def check_most(found: int, most: int) -> None:
 class Chunks(Protocol):
     """The objects of one array, all of one size where that is known. Safe in many threads.
 
-    What is handed out stays as it is as long as somebody holds it.
+    Returned buffers stay unchanged as long as they are referenced.
     """
 
     def read(self, key: str, start: int, stop: int, out: np.ndarray | None = None) -> tuple[np.ndarray, Tag]:
@@ -75,7 +75,7 @@ class Chunks(Protocol):
 
 
 class Owner(Protocol):
-    """A kind of model or store: what its objects are called, and whether somebody else's lie among them (owned.py)."""
+    """A kind of model or store: the names of its objects, and whether foreign ones are among them (owned.py)."""
 
     @property
     def what(self) -> str:
@@ -133,7 +133,7 @@ class Storage(ReadableStorage, Protocol):
         """Let an object be an open file, whose path is given, without a copy. False: it has to be written."""
 
     def protect(self, key: str) -> None:
-        """Let nobody write into an object, which may be one of another model too."""
+        """Make an object read-only; it may belong to another model too."""
 
     def append(self, key: str, length: int, data: Data) -> None:
         """Let an object be its first ``length`` bytes and these. Raises OutputError."""
@@ -154,7 +154,7 @@ class Storage(ReadableStorage, Protocol):
         """The right to write. called: for messages, None: the name. Raises Busy, OutputError."""
 
     def lock_removal(self) -> Lock:
-        """Held by whoever reads: until it is released nobody takes the objects away."""
+        """A lock held while reading: objects are not removed before it is released."""
 
     def without_readers(self) -> AbstractContextManager[None]:
         """Nobody reads until the end of the context. Raises Busy."""
@@ -163,7 +163,7 @@ class Storage(ReadableStorage, Protocol):
         """Where to write what is to take the place of this storage as a whole. Raises OutputError."""
 
     def prepared(self) -> Storage | None:
-        """What ``prepare`` gave somebody, if it is still there."""
+        """The result of an earlier ``prepare``, if it still exists."""
 
     def publish(self, prepared: Storage, owns: Owns) -> None:
         """Let what was prepared take this place, at once; what was here is removed. Raises OutputError."""
@@ -193,7 +193,7 @@ def write_json(storage: Storage, key: str, value: dict[str, Any], *, replaces: T
 
 
 def stored_bytes(storage: Storage, prefix: str = "") -> int:
-    """Bytes of all objects below a prefix; 0 where there is none: what is lost is for whoever reads it to say."""
+    """Bytes of all objects below a prefix; 0 if there is none; lost objects are reported when they are read."""
     return sum(
         stored_bytes(storage, f"{prefix}/{entry.name}" if prefix else entry.name)
         if entry.kind == "folder"

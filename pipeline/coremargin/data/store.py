@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.data.arrays import checked_ids
-from coremargin.data.csr_reader import CsrReader
 from coremargin.data.format import UNLABELLED, Facts, facts_as_of
 from coremargin.data.layout import read_layouts
 from coremargin.data.manifest import Manifest
 from coremargin.data.maps import MAP_BYTES
-from coremargin.data.readers import Readers, ones, readers_of
+from coremargin.data.readers import CsrReader, Readers, ones, readers_of
 from coremargin.data.sizes import scanned_bytes
 from coremargin.data.storage import stored_bytes
 from coremargin.data.storages import open_storage
@@ -490,7 +489,7 @@ def opened(handle: StoreHandle) -> Store:
         if store is None:
             store = Store.open(handle.path, digest=handle.digest, map_bytes=handle.map_bytes, name=handle.name)
             for old in [known for known in _opened if known[0] == handle.path]:
-                del _opened[old]  # an older commit; whoever still reads it holds it
+                del _opened[old]  # an older commit; its readers hold it
             _opened[key] = store
         return store
 

@@ -119,7 +119,7 @@ def bytes_read(source: Source, rows: int) -> int:
 
 
 def columns_of(source: Source) -> ColumnsRecord | None:
-    """What the features of a source come from; None where nobody knows."""
+    """What the features of a source come from; None if unknown."""
     return getattr(root(source), "columns", None)
 
 

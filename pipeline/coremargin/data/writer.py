@@ -17,9 +17,9 @@ import numpy as np
 
 from coremargin.data.buffers import Content, DenseBuffer, SparseBuffer
 from coremargin.data.chunks import ChunkSink
-from coremargin.data.codecs import Encoding, chosen
-from coremargin.data.format import Facts
-from coremargin.data.key_sink import KeySink, key_sink
+from coremargin.data.codecs import COMPRESSIONS, Encoding, chosen
+from coremargin.data.format import DTYPES, Facts
+from coremargin.data.key_runs import KeySink, key_sink
 from coremargin.data.labels import LabelCoder
 from coremargin.data.place import Place
 from coremargin.data.row_selection import index_of
@@ -28,14 +28,16 @@ from coremargin.data.sizes import (
     CHUNK_BYTES,
     MOST_SPARSE_CHUNK_ROWS,
     default_chunk_rows,
+    fitting_chunk_rows,
+    fitting_sparse,
 )
 from coremargin.data.sparse import as_sparse_rows
 from coremargin.data.store import Store
 from coremargin.data.weights import as_weights
-from coremargin.data.writer_options import check_options, check_rows, shape_of
 from coremargin.errors import StoreError, UsageError
 from coremargin.formats.columns import FILE as COLUMNS
-from coremargin.formats.store_record import most_chunk_rows
+from coremargin.formats.limits import LARGEST_CHUNK_BYTES, MOST_FEATURES, MOST_ROWS
+from coremargin.formats.store_record import most_chunk_rows, most_file_entries
 from coremargin.maths.rows import Rows, is_sparse
 
 if TYPE_CHECKING:
@@ -52,6 +54,42 @@ _THREADS = 2  # chunks are measured, encoded and fsynced while the caller parses
 _PENDING = 3  # whole chunks that may wait for that
 
 
+def check_options(features: int, dtype: str, chunk_bytes: int, compression: str) -> None:
+    """Raises UsageError, StoreError for what no store can be."""
+    if dtype not in DTYPES:
+        raise UsageError(f"dtype: expected {' or '.join(DTYPES)}, got {dtype!r}")
+    if compression not in COMPRESSIONS:
+        raise UsageError(f"compression: expected one of {', '.join(COMPRESSIONS)}, got {compression!r}")
+    if features == 0:
+        raise StoreError("rows: expected at least one feature, got none")
+    if not 1 <= features <= MOST_FEATURES:
+        raise UsageError(f"features: expected 1 to {MOST_FEATURES:,}, got {features}")
+    if not 1 <= chunk_bytes <= LARGEST_CHUNK_BYTES:
+        raise UsageError(f"chunk_bytes: expected 1 to {LARGEST_CHUNK_BYTES:,}, got {chunk_bytes}")
+
+
+def check_rows(chunk_rows: int | None, most: int) -> None:
+    """Raises UsageError for other rows of a chunk than 1 to ``most``."""
+    if chunk_rows is not None and not 1 <= chunk_rows <= most:
+        raise UsageError(f"chunk_rows: expected 1 to {most:,} of such rows, got {chunk_rows:,}")
+
+
+def shape_of(facts: Facts, rows: int, X: Rows, chunk_bytes: int, wanted: int | None, *, whole: bool) -> tuple[int, int]:
+    """Rows per chunk of a new store, and for sparse ones values per file, by its first rows X.
+
+    wanted: rows per chunk, where that was said. whole: X is one chunk, and more may follow; else it is all there is.
+    """
+    most = most_chunk_rows(facts.features, facts.dtype, sparse=is_sparse(X), rows=rows)
+    if not is_sparse(X):
+        full = whole or wanted is not None
+        fitting = facts.chunk_rows if full else fitting_chunk_rows(rows, facts.features, facts.dtype, chunk_bytes)
+        return min(most, fitting), 0
+    chunk_rows, entries = fitting_sparse(rows, X.nnz, facts.dtype, chunk_bytes)
+    if whole:
+        chunk_rows, entries = fitting_sparse(MOST_ROWS, MOST_ROWS * X.nnz // rows, facts.dtype, chunk_bytes)
+    return min(most, wanted or chunk_rows), min(entries, most_file_entries(facts.features, facts.dtype, rows))
+
+
 class StoreWriter:
     """Context manager; leaving it commits what was written, leaving it by an exception does not."""
 
@@ -63,7 +101,7 @@ class StoreWriter:
         self._compression, self._chunk_bytes = "none", CHUNK_BYTES
         self._chunk_rows: int | None = None
         self._columns: ColumnsRecord | None = None  # of a new store
-        self.deed: CommitInfo | None = None  #: what the log says of the next commit; None: that rows came
+        self.commit_info: CommitInfo | None = None  #: what the log says of the next commit; None: that rows came
         self.keys: KeySink | None = None  #: where those of rows go, if these have some
         self.sparse = facts.sparse or buffer is not None  #: rows are kept as CSR
         self._coder = LabelCoder(facts.classes)
@@ -103,7 +141,7 @@ class StoreWriter:
         fits ``chunk_bytes``; of sparse rows that is guessed from the first ones. Small stores have smaller chunks.
         columns: what the features come from, where that is known. about: what else is to be kept, as JSON has it.
         classes: labels that have codes from the start.
-        instead_of: the place of the store that this one is to replace, where nobody else may write meanwhile.
+        instead_of: the place of the store to replace, if other writers are kept out meanwhile.
         Raises UsageError (a store is there, absurd numbers), OutputError (cannot write), Busy (another writer).
         """
         name = np.dtype(dtype).name
@@ -122,7 +160,7 @@ class StoreWriter:
 
     @classmethod
     def append(cls, path: Address) -> StoreWriter:
-        """A writer that goes on after the last committed row. Raises StoreError, OutputError, Busy, DamagedChunk."""
+        """A writer that continues after the last committed row. Raises StoreError, OutputError, Busy, DamagedChunk."""
         place = Place.existing(path)
         try:
             store = Store.open(place.target, map_bytes=0)
@@ -267,7 +305,7 @@ class StoreWriter:
         if self._columns is not None:
             self._place.storage.write(COLUMNS, [self._columns.encoded()])
             self._columns = None
-        sink.commit(rows, self.classes, self.deed, keys, publish=publish)
+        sink.commit(rows, self.classes, self.commit_info, keys, publish=publish)
         if self.keys is not None:
             self.keys.settle(sink.facts)
         return rows

@@ -17,7 +17,7 @@ HEADERS = 400
 
 @dataclass(frozen=True)
 class Allowance:
-    """bytes: the largest size of the warm-start state; requested: the user asked for it, or retrains already.
+    """bytes: the largest size of the warm-start state; requested: the user requested it, or is retraining.
 
     Only a requested state may cost time; else it consists of what the training has in memory, and cheap sums. Sizes
     decide, never a clock, so that the same rows give the same files.

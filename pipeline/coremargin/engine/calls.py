@@ -1,7 +1,7 @@
 """Plain functions as tasks: work for the workers that reads no rows, or reads rows and is not merged.
 
-Both are sent as the probes of a scan are, as tasks over blocks, of calls without chunks: so the code of scans retries
-and cancels them, pins them to one BLAS thread, and sends their large arrays once.
+Both are sent like the probes of a scan, as tasks over blocks; blocks of calls have no chunks. So the code of scans
+retries and cancels them, pins them to one BLAS thread, and sends their large arrays once.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def run_calls(
         return []
     most = executor.most_calls
     groups = len(tasks) if most is None else min(len(tasks), most)
-    source, probe = cast("Source", _Nothing()), cast("Probe", _Calls(function, tuple(tasks), groups))
+    source, probe = cast("Source", _NoRows()), cast("Probe", _Calls(function, tuple(tasks), groups))
     answers: list[Any] = [None] * len(tasks)
     run = executor.run(source, probe, [Block(index, ()) for index in range(groups)])
     with closing(cast("Generator[BlockResult, None, None]", run)) as results:
@@ -62,17 +62,17 @@ def run_calls(
 
 
 def ask_in_order(
-    executor: Executor, source: Source, question: Callable[[Source, Block], T], blocks: Sequence[Block] | None = None
+    executor: Executor, source: Source, function: Callable[[Source, Block], T], blocks: Sequence[Block] | None = None
 ) -> Generator[T, None, None]:
-    """``question(source, block)`` of every block, on the workers; the results in the order of the blocks.
+    """``function(source, block)`` of every block, on the workers; the results in the order of the blocks.
 
-    For results that are not merged but used one after the other. blocks: None takes all chunks. They are sent in
-    groups, so that few results wait for an earlier one, whatever the store's size. Raises what ``Executor.run`` raises.
+    For results that are used one after the other instead of merged. blocks: None takes all chunks. Blocks are sent in
+    groups, so that few results wait for an earlier one in stores of any size. Raises what ``Executor.run`` raises.
     """
     blocks = plan_blocks(source, BLOCK_BYTES) if blocks is None else blocks
     largest = max((_rows(source, block) for block in blocks), default=1)
     group = executor.workers * min(_PER_WORKER, max(2, _ROWS_AHEAD // (largest * executor.workers)))
-    probe = cast("Probe", _Question(question))
+    probe = cast("Probe", _UnmergedProbe(function))
     for first in range(0, len(blocks), group):
         group_blocks = blocks[first : first + group]
         waiting: dict[int, T] = {}
@@ -90,7 +90,7 @@ def _rows(source: Source, block: Block) -> int:
     return sum(stop - start for start, stop in map(source.span, block.chunks))
 
 
-class _Nothing:
+class _NoRows:
     """The source of tasks that read no rows; it is its own handle."""
 
     name, rows, nbytes = "no store", 0, 0
@@ -98,10 +98,10 @@ class _Nothing:
     def span(self, chunk: int) -> NoReturn:
         raise UsageError(f"chunk {chunk}: tasks read no rows")
 
-    def handle(self) -> _Nothing:
+    def handle(self) -> _NoRows:
         return self
 
-    def open_source(self) -> _Nothing:
+    def open_source(self) -> _NoRows:
         return self
 
 
@@ -120,7 +120,7 @@ class _Group:
                 answers.append(self.function(*task))
             except Exception as error:
                 if len(self.tasks) > 1:
-                    error.add_note(f"it is task {block.index + place * self.step} of those that were sent together")
+                    error.add_note(f"in task {block.index + place * self.step} of those that were sent together")
                 raise
         return answers
 
@@ -144,16 +144,16 @@ class _Calls:
 
 
 @dataclass(frozen=True)
-class _Question:
+class _UnmergedProbe:
     """A function of all blocks, whose results are not merged."""
 
-    question: Callable[[Source, Block], Any]
+    function: Callable[[Source, Block], Any]
 
-    def narrow(self, block: Block) -> _Question:
+    def narrow(self, block: Block) -> _UnmergedProbe:
         return self
 
     def __call__(self, source: Source, block: Block) -> Any:
-        return self.question(source, block)
+        return self.function(source, block)
 
     def empty(self) -> NoReturn:
         raise UsageError("these results have no summaries; take them from ask_in_order")

@@ -43,7 +43,7 @@ RECORD = "job.json"
 _STEP = r"(?:state-(\d+)|blocks-(\d+)-\d+)\.npz"
 #: The entries of a record that identify the coremargin that wrote it.
 _WRITER = ("version", "software")
-#: What a problem may raise when it restores its state from arrays that are not its own.
+#: Errors that a problem may raise when it restores its state from the arrays of another problem.
 _UNUSABLE = (
     DataError,
     OSError,
@@ -140,7 +140,7 @@ class Checkpoint:
         return state
 
     def _forget(self) -> None:
-        """Reset what is known of the files, and what was to be written."""
+        """Forget the loaded files and the unwritten results."""
         self._state, self._state_is_new, self._loaded = None, False, False
         self._stored_round, self._number, self._parts = -1, -1, 0
         self._found, self._fresh = {}, {}
@@ -190,7 +190,7 @@ class Checkpoint:
     # writing
 
     def scan_begins(self, state: State, history: Mapping[str, Any] | None = None) -> None:
-        """From now on blocks belong to a scan that starts at ``state``; history: None leaves it unchanged.
+        """Assign all later blocks to a scan that starts at ``state``; history: None leaves it unchanged.
 
         State, history and blocks change together, without a signal in between, so that a checkpoint is consistent.
         """
@@ -204,7 +204,7 @@ class Checkpoint:
             self.save()
 
     def _is_stored(self, state: State) -> bool:
-        """Whether a state is the one that was loaded, which is on disk with blocks of its scan."""
+        """Whether a state is the loaded one, whose file is on disk with the blocks of its scan."""
         return state.round == self._stored_round
 
     def known(self, probe: Probe) -> dict[int, Summary]:
@@ -212,11 +212,11 @@ class Checkpoint:
         return {index: probe.from_arrays(arrays) for index, arrays in self._found.items()}
 
     def missing(self, blocks: Sequence[Block]) -> list[Block]:
-        """Those of these blocks that have to run."""
+        """The blocks that have no summary yet."""
         return [block for block in blocks if block.index not in self._found]
 
     def block_done(self, result: BlockResult) -> None:
-        """Add a block; written when it is time."""
+        """Add a block; saves when the last save is ``every_s`` old."""
         self._fresh[result.block.index] = result.summary
         if time.monotonic() - self._saved >= self._every_s:
             self.save()

@@ -5,7 +5,7 @@ the task raises a CoremarginError         it is raised here at once: damaged dat
 the task raises any other exception       it is raised here at once: a bug does not heal either
 OSError on the way to or from a worker    sent again after a pause, up to ``RetryPolicy.tries`` times
 the worker dies                           Dask runs the block again elsewhere; after several deaths (KilledWorker) the
-                                          block is sent *alone*: innocent ones pass, the guilty one is BlockFailed
+                                          block is sent *alone*: the block that kills even then is BlockFailed
 the worker that has an array dies         Dask computes it again, see probe_transport.py; after several deaths
                                           (KilledWorker of the array) it is submitted again, and the block sent again
 no answer for long (a stopped worker)     a copy is sent to other workers; the first answer counts
@@ -14,7 +14,7 @@ all workers died at once                  a copy without a hint is sent: Dask ke
 no worker comes back                      the launcher starts new ones, or RunError: cluster_workers.py
 no answer from any worker for very long   RunError
 the scheduler is lost                     RunError; the run can be resumed. Lost means that our connection broke or that
-                                          it does not answer; whatever else breaks is a worker's end
+                                          it does not answer; any other broken connection is a worker's
 ========================================  =====================================================================
 
 Dask alone does not do this: its ``retries`` repeat bugs and damaged data too, its ``worker-ttl`` notices a process that
@@ -100,7 +100,7 @@ class ClusterScan:
         """Results as they arrive. Closing the generator cancels what has not run."""
         try:
             while self._left:
-                may_stop()  # whatever the workers are doing
+                may_stop()  # also while all workers are busy
                 self._send_more()
                 pause_s = max(0.0, min(_TICK_S, self._failed.next_due_s()))
                 if (arrival := self._tasks.next_arrival(pause_s)) is not None:
@@ -242,13 +242,13 @@ async def _fetch(arrived: SimpleQueue[tuple[str, Any]], key: str, future: Future
     """Fetch what a task returned or raised; in the client's event loop, so that it overlaps with the driver."""
     try:
         outcome: Any = await future
-    except BaseException as error:  # noqa: BLE001 -- whatever it is, the driver handles it
+    except BaseException as error:  # noqa: BLE001 -- the driver handles all errors
         outcome = error
     arrived.put((key, outcome))
 
 
 class FailedBlocks:
-    """Blocks whose task failed: sent again after a pause, or alone, or the end of the scan.
+    """Blocks whose task failed: each is sent again after a pause, or alone, or ends the scan.
 
     suspects: blocks that may kill their worker. Each is sent alone, so that no other dies with it and it cannot blame
     another.
@@ -350,7 +350,7 @@ class LateBlocks:
         silent = now - self._last_result > _SILENT_S
         there = set(self._workers.addresses(_SILENT_S if silent else REFRESH_S))
         if gone := [task for task in self._tasks if silent and task.hint and task.hint not in there]:
-            # without a hint they cannot be sent again for this: Dask itself counts from here on how many workers die
+            # sent once, as the copy has no hint; Dask itself counts how many more workers die of it
             self._send_copies(gone, "its worker is gone", anywhere=True)
         if self._workers.none_left():
             self._last_result = now  # without workers, none is late

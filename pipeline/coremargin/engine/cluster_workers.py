@@ -1,4 +1,4 @@
-"""The workers of a Dask cluster: who is there, who is meant to have which block, and what happens when none is left.
+"""The workers of a Dask cluster: which exist, which block goes to which, and what happens when none is left.
 
 A worker process that dies is started again by its nanny, a pod by its operator. The jobs of a batch system end with
 their walltime or are cancelled, and an ssh connection breaks: then the launcher starts the same workers again.
@@ -29,7 +29,7 @@ REFRESH_S = 5.0
 WAIT_S = 300.0
 #: Seconds without any worker before the launcher starts new ones: a nanny is quicker than a queue.
 RESTART_AFTER_S = 15.0
-#: How often workers are started without one block done in between; then something is wrong with them.
+#: Restarts without a finished block in between, after which the workers count as defective.
 _RESTARTS = 3
 #: Seconds in which the scheduler has to answer, and how often it is asked: the first answer may be late only because
 #: the driver was stopped for a while.
@@ -74,7 +74,7 @@ class WorkerWait:
             log.warning("no worker is left; waiting for new ones")
             self._waiting, self._refused = True, None
             self._restart_at = math.inf if self._restart is None else now + self._delay_s
-            # short as the wait may be, at least one restart is tried
+            # even a short wait allows one restart
             self._until = self._wait_s + (now if self._restart is None else self._restart_at)
         if self._restart is not None and now >= self._restart_at:
             self._start_workers(self._restart, now)
@@ -130,9 +130,9 @@ class WorkerThreads:
         return True
 
     def for_block(self, index: int, avoid: Collection[str] = ()) -> str | None:
-        """The worker that should have a block, the same in every scan, for its pages are mapped there already.
+        """The worker that should have a block: the same in every scan, as it has the block's pages mapped already.
 
-        None if there is no choice. avoid: workers that had the block before, and are late.
+        None if there is no choice. avoid: workers that already have the block and are late.
         """
         threads = self.addresses()
         if len(set(threads)) < 2:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class DaskExecutor:
-    """Runs blocks on the workers of ``client``; ``close`` calls ``on_close``, the client stays its owner's without it.
+    """Runs blocks on the workers of ``client``. ``close`` calls ``on_close`` and does not close the client itself.
 
     in_driver: workers are threads of this process (``LocalCluster(processes=False)``); wait: what happens while no
     worker is there.
@@ -60,7 +60,7 @@ class DaskExecutor:
 
     @property
     def most_calls(self) -> int:
-        """One a worker: they are sent together, so that none waits for another, and each costs milliseconds."""
+        """One per worker thread: each task costs milliseconds, and none waits for another."""
         return self.workers
 
     @property

@@ -12,7 +12,7 @@ from coremargin.units import parse_size
 PART = 4
 #: A worker process of this machine needs about this much in addition to the mapped pages of the store.
 WORKER_BYTES = 256 << 20
-#: At least this, however little there is: with less, jobs read the store many times.
+#: Least default: with less, jobs read the store many times.
 LEAST = 64 << 20
 
 

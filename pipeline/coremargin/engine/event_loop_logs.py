@@ -1,4 +1,4 @@
-"""Log messages of the event loops that run a cluster: logged for debugging, not shown.
+"""Hides log messages of the event loops that run a cluster; the debug log has them.
 
 Dask leaves tasks behind when workers are killed, a start fails or a run ends: asyncio reports each with a traceback
 ("Task exception was never retrieved", "Task was destroyed but it is pending"), and tornado those of its callbacks.
@@ -37,6 +37,6 @@ _CLUSTER_MESSAGES = ClusterMessages()
 
 
 def hide_cluster_messages() -> None:
-    """Hide messages of event loops about clusters in this process from now on."""
+    """Hide messages of event loops about clusters for the rest of this process."""
     for name in LOOPS:
         logging.getLogger(name).addFilter(_CLUSTER_MESSAGES)  # once, however often

@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ScanCost:
-    """What one scan read, and the time of the scan and of the solve after it."""
+    """The reads of one scan, and the time of the scan and of the solve after it."""
 
     chunks: int
     chunks_read: int
     bytes_read: int
     seconds: float
     solve_seconds: float
-    where: tuple[int, ...] = ()  #: as ``read_of_parts`` counts; empty if all was read, or if it is not known
+    where: tuple[int, ...] = ()  #: chunks read by part of the store (``read_of_parts``); empty if all or unknown
 
 
 def nothing(*_: object) -> None:
@@ -54,7 +54,7 @@ def nothing(*_: object) -> None:
 
 @dataclass(frozen=True)
 class Step(Generic[S]):
-    """A state to continue from, and its report: after a scan, or on the way to one, then without a cost."""
+    """A state to continue from, and its report. cost: None for steps between scans."""
 
     state: S
     round: Round
@@ -63,7 +63,7 @@ class Step(Generic[S]):
 
 @dataclass
 class Callbacks:
-    """Called when a scan or a stage starts (which, bytes it will read), and when a block is done."""
+    """Functions to call when a scan or stage starts (its number, the bytes to read) and when a block is done."""
 
     on_scan: Callable[[NextScan, int], None] = nothing
     on_block: Callable[[BlockResult], None] = nothing
@@ -84,7 +84,7 @@ def no_labels(_: Sequence[int]) -> Mapping[int, Any]:
 
 @dataclass(frozen=True)
 class Engine:
-    """Where scans run, and what is saved of them."""
+    """The source, executor, checkpoint and limits of a job's scans."""
 
     source: Source
     executor: Executor
@@ -93,7 +93,7 @@ class Engine:
     block_bytes: int
     deadline: float = math.inf  #: on the clock of ``time.perf_counter``
     answer: Answer = no_labels  #: returns the labels that a problem queries
-    held: Callable[[], frozenset[int]] = frozenset  #: the chunks in memory, which need not be read
+    held: Callable[[], frozenset[int]] = frozenset  #: returns the chunks in memory, which need not be read
     most_ahead: int = 0  #: bytes that are fetched while the driver solves
 
     def scan(self, problem: AnyProblem, probe: Probe, blocks: Sequence[Block]) -> tuple[Summary, list[Block]]:
@@ -129,9 +129,9 @@ class Engine:
 
 
 def rounds(engine: Engine, problem: Problem[S, Any], state: S, most_scans: int | None = None) -> Iterator[Step[S]]:
-    """Scan and update until the problem is done: a step after each scan, or part of one.
+    """Scan and update until the problem is done; yields a step after each scan or stage.
 
-    If a problem works long between scans, or queries labels, also steps on the way; it ends if no label comes.
+    Problems that work between scans or query labels yield steps there, too; without new labels the iteration ends.
     most_scans: the largest number of finished scans.
     """
     scans, made = 0, problem.round_of(state)

@@ -1,10 +1,14 @@
-"""The memory that a problem could use for its rows, what it has, and what less of it costs."""
+"""The memory that a problem could use for its rows, the memory that it has, and the cost of the difference."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
 
 from coremargin.spec import format_size
+
+if TYPE_CHECKING:
+    from coremargin.data.source import Source
 
 #: A run that needs more scans than this, with less memory than it could use, reports the shortage.
 FEW_SCANS = 2
@@ -26,6 +30,11 @@ class MemoryNeed:
     what: str
     less: str
     room: int | None = None
+
+    @classmethod
+    def of_all_rows(cls, source: Source, given: int) -> Self:
+        """Half of the memory has to hold all rows; else every scan reads them."""
+        return cls(given, 2 * source.nbytes, source.rows, "rows", "with less, every scan reads all rows")
 
     @property
     def short(self) -> bool:

@@ -50,7 +50,7 @@ class MemoryMeter:
             if where == host:
                 self._workers[worker] = high_water_bytes(int(pid))
             if not self._workers[worker]:
-                del self._workers[worker]  # it died; its successor reports under another name
+                del self._workers[worker]  # it ended; a restarted worker has another name
                 continue
             total += self._workers[worker]
         self._peak = max(self._peak, total)

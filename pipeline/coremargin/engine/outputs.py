@@ -1,4 +1,4 @@
-"""Standard output and error of a command: a command continues, and saves its work, even if nobody reads them.
+"""Standard output and error of a command that continues, and saves its work, after their reader has gone.
 
 A stream that is closed when the process starts is replaced by the null device, instead of the first opened file, which
 would get its number. If writing fails (the reader is gone, the disk is full), later output is discarded.

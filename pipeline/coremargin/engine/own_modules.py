@@ -10,8 +10,8 @@ from pathlib import Path
 from types import ModuleType
 
 _folders: set[Path] = set()
-#: By name of a loaded module, whether it is in such a folder: a cache, as it is needed for each of thousands of probes.
-_judged: dict[str, tuple[ModuleType, bool]] = {}
+#: Whether a loaded module, by name, is in such a folder: a cache, as each of thousands of probes needs it.
+_own_by_name: dict[str, tuple[ModuleType, bool]] = {}
 
 
 def importable_from_here() -> Path:
@@ -21,24 +21,24 @@ def importable_from_here() -> Path:
         sys.path.insert(0, str(folder))
     if folder not in _folders:
         _folders.add(folder)
-        _judged.clear()
+        _own_by_name.clear()
     return folder
 
 
 def own_modules() -> list[ModuleType]:
-    """The modules that were imported from such folders so far, directly or by each other."""
+    """The modules that were imported from folders of ``importable_from_here`` so far, directly or by each other."""
     if not _folders:
         return []
     loaded = sys.modules.copy()
     for name, module in loaded.items():
-        known = _judged.get(name)
+        known = _own_by_name.get(name)
         if known is None or known[0] is not module:
-            _judged[name] = module, any(_lies_in(module, name, folder) for folder in _folders)
-    return [module for name, module in loaded.items() if _judged[name][1]]
+            _own_by_name[name] = module, any(_is_in_folder(module, name, folder) for folder in _folders)
+    return [module for name, module in loaded.items() if _own_by_name[name][1]]
 
 
-def _lies_in(module: ModuleType, name: str, folder: Path) -> bool:
-    """Whether a module is a file in a folder or in a package there, and was not only installed below it."""
+def _is_in_folder(module: ModuleType, name: str, folder: Path) -> bool:
+    """Whether a module is a file in a folder or in a package there; False for modules installed deeper below it."""
     file, root = getattr(module, "__dict__", {}).get("__file__"), name.partition(".")[0]
     if not file or root in ("__main__", "coremargin"):
         return False

@@ -40,7 +40,7 @@ _FIRST = 10
 
 
 class _Packer(cloudpickle.Pickler):  # type: ignore[misc]
-    """Pickles by reference where it can and by value what lives in a user's script; takes large arrays out."""
+    """Pickles by reference, objects of a user's script by value, and takes large arrays out."""
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file, protocol=pickle.HIGHEST_PROTOCOL)
@@ -106,7 +106,7 @@ class Transport:
         return text, {name: self._sent[name][1] for name in large}
 
     def _send(self, array: np.ndarray) -> Future:
-        # it warns of large arguments, and advises to scatter them
+        # Dask would warn of large arguments, and advise to scatter them
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": 1 << 60}):
             return self._client.submit(
                 return_array, array, key=f"{ARRAY_KEY}{uuid.uuid4().hex}", pure=False, priority=_FIRST

@@ -1,8 +1,8 @@
 """The protocol between a problem and the loop.
 
-Hypotheses have no form here. They are part of a problem's state, and its probe takes to the workers what is needed to
-evaluate rows: a vector for a hyperplane; for a kernel the rows that carry it, and their weights; for a structure
-whatever its argmax needs. The loop passes states and summaries, and a ``Round`` for reports.
+The loop passes states and summaries, and a ``Round`` for reports. It does not know what a hypothesis looks like: that
+is part of a problem's state, and the probe sends workers what they need to evaluate rows (a vector for a hyperplane;
+support vectors and their weights for a kernel; the input of the argmax for a structured output).
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class Problem(Protocol[S, A_contra]):
 
     @property
     def stage_chunks(self) -> tuple[int, ...]:
-        """How many chunks each stage of the first read has; none where it is not made in stages."""
+        """How many chunks each stage of the first read has; empty if there are no stages."""
 
     @property
     def reads_again(self) -> bool:
@@ -147,13 +147,13 @@ class Problem(Protocol[S, A_contra]):
         """The memory that would help for rows; None if it is not known."""
 
     def check(self) -> None:
-        """Refuse what cannot be trained, before a row is read. Raises LabelError, StoreError, UsageError."""
+        """Check before reading rows that the job can be trained. Raises LabelError, StoreError, UsageError."""
 
     def start(self) -> S:
         """The state before the first scan."""
 
     def unsolved(self) -> S:
-        """The state before anything was solved, of a job whose time is over before ``start`` is; found at once."""
+        """The state of a job whose time limit is reached during ``start``; needs no solve."""
 
     def probe(self, state: S) -> Probe:
         """The probe of the next scan; a pure function of the state."""
@@ -246,31 +246,31 @@ class BaseProblem(Generic[S, A_contra]):
         return replace(state, status="stalled")  # type: ignore[type-var]
 
     def warm_start_state(self, state: S, allowance: Allowance) -> Mapping[str, np.ndarray]:
-        """For a warm start at another commit: all of the state."""
+        """All of the state."""
         return state.to_arrays()
 
     def extend_for_warm_start(self, state: S) -> S | None:
-        """No further rounds are needed for that."""
+        """None: no further rounds are needed."""
         return None
 
 
 @runtime_checkable
 class WorksBetweenScans(Protocol[S]):
-    """What a problem has in addition if it works long between scans; it has a hypothesis, and a bound, at any time."""
+    """Further methods of a problem with long solves between scans. It has a hypothesis and a bound at any time."""
 
     def work(self, state: S, run: Callable[[Callable[..., Any], Sequence[tuple[Any, ...]]], Any]) -> Iterator[S]:
         """States before the next scan; ``run(function, tasks)`` runs tasks on the workers, in order.
 
-        Ends when a scan is needed, or the problem is done. Each state is one to resume from.
+        Ends when a scan is needed or the problem is done. A run can resume from each state.
         """
 
 
 @runtime_checkable
 class QueriesLabels(Protocol[S]):
-    """What a problem has in addition if it needs labels that the store does not have, from a person or a file.
+    """Further methods of a problem that needs labels from a person or a file, as the store does not have them.
 
-    Answers are for some of the queried rows, in any order. If none comes, the job ends with what is proven, and can be
-    resumed. A job that was killed may query rows again: whoever answers has to store the answers.
+    Labels may be for some of the queried rows, in any order. Without any, the job ends with the bounds proven so far,
+    and can be resumed. A killed job may query the same rows again, so the caller has to store the labels.
     """
 
     def questions(self, state: S) -> Sequence[int]:
@@ -281,14 +281,14 @@ class QueriesLabels(Protocol[S]):
 
 
 class CannotWarmStart(Exception):
-    """The warm-start state is of no use for the present rows, as the message says: training is from scratch."""
+    """The warm-start state is of no use for these rows: training starts from scratch. The message has the reason."""
 
 
 @runtime_checkable
 class WarmStarts(Protocol[S]):
-    """What a problem has in addition if it can start from an earlier commit of its rows: the basis of retraining.
+    """Further methods of a problem that can start from an earlier commit of its rows: the basis of retraining.
 
-    The certificate is the usual one, of all rows. Only changed rows are read, and what their change leaves unproven.
+    The certificate is about all rows, as usual. Only changed rows are read, and chunks whose bounds no longer suffice.
     """
 
     def warm_start_state(self, state: S, allowance: Allowance) -> Mapping[str, Any]:

@@ -1,6 +1,6 @@
-"""While the driver solves, the storage fetches what the next scan begins with, where it is known what that is.
+"""Prefetch the first chunks of the next scan, if they are known, while the driver solves.
 
-Nothing is read into this process: its memory, the count of bytes and the bits of a result stay as they are.
+Nothing is read into this process: its memory, the count of bytes and the bits of a result do not change.
 """
 
 from __future__ import annotations
@@ -20,18 +20,17 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class InStorage(Protocol):
-    """A source whose chunks lie in a storage."""
+    """A source whose chunks are objects of a storage."""
 
     def objects(self, chunk: int) -> Sequence[ObjectPart]:
-        """What is read for a chunk."""
+        """The byte ranges that are read for a chunk."""
 
 
 @contextmanager
 def reading_ahead(source: Source, chunks: Iterable[int], most_bytes: int) -> Iterator[None]:
     """While the context lasts, prefetch these chunks, in this order, up to so many bytes.
 
-    Does nothing for rows that are in memory. What cannot be fetched is for
-    whoever reads it to complain about.
+    Does nothing for rows that are in memory. Errors are ignored here: the later read raises them.
     """
     stored, over = root(source), threading.Event()
     fetcher: threading.Thread | None = None

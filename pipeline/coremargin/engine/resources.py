@@ -16,7 +16,7 @@ from coremargin.errors import MachineLimit
 #: Address space of a thread that multiplies: its stack, an arena of malloc, the buffer of OpenBLAS; 8 + 64 + 32 MiB.
 THREAD_BYTES = 112 << 20
 _COMMAND_FILES = 6  # the event loop of zarr-python, files of a store
-_LIBRARY_BYTES = 304 << 20  # NumPy, SciPy, Arrow and what else a command loads, with a first product and two threads
+_LIBRARY_BYTES = 304 << 20  # NumPy, SciPy, Arrow and other libraries, with a first product and two threads
 
 
 def memory_limit() -> int | None:
@@ -25,7 +25,7 @@ def memory_limit() -> int | None:
 
 
 def need_memory(size: int, what: str) -> None:
-    """Raise MachineLimit if this process cannot allocate ``size`` further bytes; what: who needs them."""
+    """Raise MachineLimit if this process cannot allocate ``size`` further bytes; what: their use, for the message."""
     limit = memory_limit()
     if limit is None:
         return
@@ -65,7 +65,7 @@ def need_limit(size: int, what: str) -> None:
 def need_files(count: int, what: str, instead: str = "") -> None:
     """Raise MachineLimit if this process may not open ``count`` further files.
 
-    what: who needs them; instead: an alternative, for the message.
+    what: their purpose; instead: an alternative; both for the message.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:

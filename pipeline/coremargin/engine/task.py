@@ -1,4 +1,4 @@
-"""What runs on a worker: one probe on one block. Few imports, as every worker process pays for them."""
+"""The task of a worker: one probe on one block. Few imports, as every worker process pays for them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def run_block(handle: Any, probe: Probe, block: Block) -> BlockResult:
 
 
 def open_handle(handle: Any) -> Source:
-    """The source behind a handle: by its method ``open_source``, else as that of a store."""
+    """The source of a handle: from its method ``open_source``, else a store's."""
     opener = getattr(handle, "open_source", None)
     if opener is not None:
         return opener()  # type: ignore[no-any-return]
@@ -117,7 +117,7 @@ def _libraries(_modules: int) -> ThreadpoolController:
 
 
 def pin_blas_forever() -> None:
-    """BLAS on one thread for the rest of this process, which has only workers."""
+    """Keep BLAS on one thread for the rest of this process, which runs only workers."""
     if not _pinned:
         with _pin_lock:
             if not _pinned:

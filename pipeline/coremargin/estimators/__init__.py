@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from coremargin.estimators.ball import OneClassBall
 from coremargin.estimators.classifier import MarginCoresetClassifier
 from coremargin.estimators.kernel import KernelCoresetClassifier
 
-__all__ = ["KernelCoresetClassifier", "MarginCoresetClassifier"]
+__all__ = ["KernelCoresetClassifier", "MarginCoresetClassifier", "OneClassBall"]

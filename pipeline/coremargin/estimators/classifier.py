@@ -22,8 +22,9 @@ from coremargin.estimators.partial_fit import PartialFitMixin
 from coremargin.estimators.prediction import LOWEST, PredictMixin
 from coremargin.estimators.support import check_separable, deciders, present, refuse_several, support_of, warn_unproven
 from coremargin.learn.api import train
-from coremargin.models.converters import Linear, as_onnx, as_sklearn
 from coremargin.models.decision import label_array
+from coremargin.models.onnx_graph import as_onnx
+from coremargin.models.sklearn_objects import Linear, as_sklearn
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -102,7 +103,7 @@ class MarginCoresetClassifier(PartialFitMixin, PredictMixin, ClassifierMixin, Ba
         Scans of all rows.
     certificate_ : Certificate or list of Certificate
         Bounds and their ratio; a list with one for each class if several are trained with "ovr".
-    model_ : Model, FleetModel or MulticlassModel
+    model_ : Model or FleetModel
         The trained model, with ``save``; ``coremargin verify`` checks it.
     support_ : ndarray of shape (m,)
         Positions of the support vectors: for a hard margin the rows that carry the proof; with a loss all rows with a
@@ -309,7 +310,7 @@ class MarginCoresetClassifier(PartialFitMixin, PredictMixin, ClassifierMixin, Ba
         return as_sklearn(self._linear())
 
     def to_onnx(self, precision: Literal["float64", "float32"] = "float64") -> Any:
-        """Convert to an ONNX graph with the same predictions; see ``coremargin.models.converters.as_onnx``.
+        """Convert to an ONNX graph with the same predictions; see ``coremargin.models.onnx_graph.as_onnx``.
 
         For a table, its input are the features (``get_feature_names_out``).
 

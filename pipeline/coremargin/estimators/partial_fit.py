@@ -319,7 +319,7 @@ def _best_hyperplane(
 
 
 def _with_hyperplane(model: Model, hypothesis: tuple[NDArray[np.float64], float]) -> Model:
-    return replace(model, w=hypothesis[0], b=hypothesis[1])
+    return replace(model, numbers={**model.numbers, "w": hypothesis[0], "b": np.array([hypothesis[1]])})
 
 
 def _with_certificate(
@@ -344,7 +344,6 @@ def _with_certificate(
         "radius": history.radius,
     }
     record = {**model.record, "rows": history.rows_seen, "status": status, "certificate": claims}
-    extra = model.extra if model.certificate.is_value else {}
-    return replace(
-        model, record=record, extra=extra, coreset_ids=history.ids[model.coreset_ids] if ids is None else ids
-    )
+    numbers = {name: values for name, values in model.numbers.items() if not name.startswith("block_bounds")}
+    numbers["coreset_ids"] = history.ids[model.coreset_ids] if ids is None else ids
+    return replace(model, record=record, numbers=numbers)

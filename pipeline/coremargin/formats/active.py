@@ -65,7 +65,7 @@ class Stratum(Strict, frozen=True, kw_only=True):
 class Evidence(Strict, frozen=True, kw_only=True):
     """What draws show: at most error_bound rows of the population are labelled wrongly, with this confidence.
 
-    population: the rows with a weight above 0 and no answer when they were drawn, but for those that nobody could
+    population: the rows with a weight above 0 and no answer when they were drawn, but for those that no annotator could
     label. attempt: attempt j spends (1 - confidence) / (j (j + 1)); with a loss half of that on each bound; with
     strata, one for each class in their order, an equal share of that on each of them, and the numbers here are sums.
     draws: rows drawn, all answered; wrong: those that the hypothesis labels otherwise, none without a loss: there one
@@ -146,7 +146,7 @@ def check_counts(record: RecordOfAnswers) -> None:
 
 
 def answers_schema(record: RecordOfAnswers, names: str, kind: str) -> Schema:
-    """The arrays of all rows answered, of the draws of the attempt that is evidence, and of rows nobody could label.
+    """The arrays of answered rows, of the draws of the attempt that is evidence, and of rows that have no label.
 
     names: what their labels are called, ``answered_NAMES``; kind: of these numbers.
     """
@@ -175,7 +175,7 @@ def check_answer_rows(record: RecordOfAnswers, arrays: Mapping[str, np.ndarray],
 class Active(TwoClasses, frozen=True, kw_only=True, tag_field="problem", tag="active"):
     """A margin, or with a loss a soft margin, of rows whose labels were asked for.
 
-    answers: rows that have one, draws included; unsure: rows of which nobody could tell the label, of which nothing is
+    answers: rows that have one, draws included; unsure: rows that no annotator could label, of which nothing is
     claimed. log: hash of the last line of the campaign's log that the model is about, None for a model of no campaign.
     """
 

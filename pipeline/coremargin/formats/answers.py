@@ -111,7 +111,7 @@ VOTES = "votes.jsonl"
 
 
 class Vote(Strict, frozen=True, kw_only=True):
-    """What somebody says of a row, or takes back; number, before: as of any such line."""
+    """A label that an annotator gives a row, or takes back; number, before: as of any such line."""
 
     number: Number
     before: Hash

@@ -1,6 +1,6 @@
 """What a campaign is about (``campaign.toml``): written once; everything that decides about it is here.
 
-The log of answers (answers.py) goes on from its bytes, so that neither can be changed without the other.
+The log of answers (answers.py) continues from its bytes, so that neither can be changed without the other.
 """
 
 from __future__ import annotations

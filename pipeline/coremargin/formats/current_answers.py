@@ -24,11 +24,11 @@ def effective(lines: Iterable[Line], known: Mapping[int, Any] | None = None) -> 
 
 
 class CurrentAnswers:
-    """What the lines of a log come to: labels, their classes, and rows without a label of which something was said.
+    """The result of a log's lines: labels, their classes, and rows that annotators left without a label.
 
-    labels: by row. unsure: rows that nobody could label, from an "unsure" line that finds one without an answer up to
-    one that labels it; rows whose answer was taken back are among them: as that is known, no draw of them would show
-    anything. known: the classes (negative, positive), or all of more, if the campaign names them. Otherwise a class is
+    labels: by row. unsure: rows that no annotator could label, from an "unsure" line that finds one without an answer
+    up to one that labels it; also rows whose answer was taken back: as it is known, drawing them would show nothing.
+    known: the classes (negative, positive), or all of more, if the campaign names them. Otherwise a class is
     one as long as a label has it: a mistyped class goes with its last label, and what this is corrected to takes its
     place.
     """

@@ -1,6 +1,6 @@
 """Which rows are drawn: an order of all rows that follows from a seed, a store's digest and the number of an attempt.
 
-So nobody can choose draws, and whoever has seed, digest and attempt draws the same rows. The definition::
+So draws cannot be chosen, and seed, digest and attempt give the same rows to everyone. The definition::
 
     block k = 0, 1, ...     SHA-256 of the ASCII text "coremargin draws 1 DIGEST SEED ATTEMPT k", numbers in decimal
     a block                 four numbers of 64 bits, the most significant byte first

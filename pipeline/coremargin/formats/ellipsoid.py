@@ -10,6 +10,7 @@ from msgspec import UNSET, UnsetType
 
 from coremargin.formats.model_arrays import Numbers, Schema, demand
 from coremargin.formats.model_record import Features, Label, ModelRecord, Parameters
+from coremargin.formats.one_class import check_only
 
 
 class EllipsoidParameters(Parameters, frozen=True, kw_only=True):
@@ -38,9 +39,7 @@ class Ellipsoid(ModelRecord, frozen=True, kw_only=True, tag_field="problem", tag
     def __post_init__(self) -> None:
         """Raises ValueError for another class than the one that was asked for, a map, or too large a rank."""
         super().__post_init__()
-        asked = self.parameters.only
-        if (asked is UNSET) != (self.only is UNSET) or str(asked) != str(self.only):
-            raise ValueError(f"parameters ask for the class {asked!r}, the record has {self.only!r}")
+        check_only(self.parameters.only, self.only)
         if self.map:
             raise ValueError(f"expected rows that are not mapped, found map {self.map!r}")
         if self.rank > self.features:

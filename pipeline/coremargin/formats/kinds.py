@@ -28,16 +28,17 @@ class Parts(NamedTuple):
 #: By the names that records have for them; jobs are matched in this order, and the last one takes the rest.
 #: A kind whose records are of two forms has two lines.
 KINDS = {
-    "active": Parts(".problems.active.kind", ".models.active", ".formats.active", cli=".cli.active"),
-    "active_classes": Parts(".problems.active.kind", ".models.active_classes", ".formats.active_classes"),
+    "active": Parts(".problems.active.kind", ".models.model", ".formats.active", cli=".cli.active"),
+    "active_classes": Parts(".problems.active.kind", ".models.model", ".formats.active_classes"),
     "ellipsoid": Parts(".problems.ellipsoid.kind", ".models.ellipsoid", ".formats.ellipsoid"),
+    "soft_ball": Parts(".problems.soft_ball.kind", ".models.soft_ball", ".formats.soft_ball"),
     "ball": Parts(".problems.ball.kind", ".models.ball", ".formats.ball"),
     "logistic": Parts(".problems.logistic.kind", ".models.model", ".formats.logistic"),
     "hard_or_soft": Parts(".problems.hard_or_soft.kind", ".models.model"),
     "outliers": Parts(".problems.outliers.kind", ".models.model", ".formats.outliers", ".problems.outliers.commands"),
     "kernel_fleet": Parts(".problems.kernel.fleet_kind", ".models.fleet"),
     "kernel": Parts(".problems.kernel.kind", ".models.kernel", ".formats.kernel", cli=".cli.reduce"),
-    "crammer_singer": Parts(".problems.multiclass.kind", ".models.multiclass", ".formats.crammer_singer"),
+    "crammer_singer": Parts(".problems.multiclass.kind", ".models.model", ".formats.crammer_singer"),
     "fleet": Parts(".problems.fleet.kind", ".models.fleet"),
     "soft_margin": Parts(".problems.soft.kind", ".models.model", ".formats.soft_margin"),
     "hard_margin": Parts(".problems.hard.kind", ".models.model", ".formats.hard_margin"),

@@ -241,6 +241,10 @@ def check_version(content: Any, form: str, known: int, place: str, what: str) ->
         raise DataError(f"{place}: expected a record of format {form!r}, found something else; is this {what}?")
     version = content.get("version")
     if version != known or not isinstance(version, int) or isinstance(version, bool):
-        newer = isinstance(version, int | float) and math.isfinite(version) and version > known
-        hint = "it was made by a newer coremargin: upgrade" if newer else "get an unaltered copy"
+        hint = "get an unaltered copy"
+        if isinstance(version, int | float) and not isinstance(version, bool) and math.isfinite(version):
+            if version > known:
+                hint = "it was made by a newer coremargin: upgrade"
+            elif version < known:
+                hint = "it was made by an older coremargin: make it again, or use that one"
         raise DataError(f"{place}: expected version {known}, found {cut(repr(version))}; {hint}")

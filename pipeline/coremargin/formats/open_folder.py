@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import BinaryIO, TypeVar, cast
 
 from coremargin.errors import DataError, raise_if_limit
+from coremargin.formats.campaign import FILE as CAMPAIGN
+from coremargin.formats.campaign import MODEL
 from coremargin.formats.plain_file import plain
 from coremargin.formats.storage import MISSING, ReadableStorage
 
@@ -39,7 +41,7 @@ def read_folder(path: Path, read: Callable[[ReadableStorage], T]) -> T:
             return read(folder)
         except MISSING as error:
             if folder.is_current():  # incomplete, not replaced and being removed
-                raise incomplete(path, error) from None
+                raise campaign_alone(path, folder) or incomplete(path, error) from None
         finally:
             os.close(folder.handle)
     raise DataError(f"{path}: the model was replaced again and again while it was read; read it again")
@@ -51,6 +53,18 @@ def incomplete(path: Path | str, error: OSError) -> DataError:
     return DataError(
         f"{path}: expected a model, found a folder without {name if name.isprintable() else repr(name)}; "
         f"`coremargin train STORE --out {path}` makes a model"
+    )
+
+
+def campaign_alone(path: Path, folder: ReadableStorage) -> DataError | None:
+    """What to raise where a model was expected and the folder is that of a campaign; None for other folders."""
+    if not folder.exists(CAMPAIGN):
+        return None
+    if folder.exists(MODEL):
+        return DataError(f"{path}: expected a model, found a campaign, whose model is {path / MODEL}; give that one")
+    return DataError(
+        f"{path}: expected a model, found a campaign without one; `coremargin active label {path}` asks its "
+        f"questions, `coremargin active status {path}` says what is left"
     )
 
 

@@ -16,10 +16,9 @@ from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import replace
 
 from coremargin.errors import StoreError
-from coremargin.formats.commit_order import effective_commits
 from coremargin.formats.model_record import Count, Strict
 from coremargin.formats.storage import MISSING, object_size, opened_object
-from coremargin.formats.store_record import CommitRecord, StoreRecord
+from coremargin.formats.store_record import CommitRecord, StoreRecord, effective_commits
 
 if TYPE_CHECKING:
     from coremargin.formats.storage import ReadableStorage
@@ -43,7 +42,7 @@ class LogEntry(Strict, frozen=True, kw_only=True):
 
     commit: its entry in the root. did: the operation; "ingest" of the first one of a store. time: seconds since
     1970, by the clock of who wrote it. by: user and machine. note: the source of rows, or what
-    whoever made it had to say. counts: rows added, and rows whose label or weight is another one than before. files:
+    its author had to state. counts: rows added, and rows whose label or weight is another one than before. files:
     that were taken in with the rows, where each is to come once (inbox.py).
     """
 

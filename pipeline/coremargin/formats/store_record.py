@@ -26,13 +26,14 @@ The root lists the commits whose groups are read for the last one; ``log.jsonl``
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeVar
 
+import numpy as np
 from msgspec import UNSET, Meta, UnsetType, field
 
 from coremargin.errors import StoreError
-from coremargin.formats.commit_order import effective_commits, group_of
-from coremargin.formats.limits import LARGEST_CHUNK_BYTES, MOST_CLASSES, MOST_PADDING_BYTES
+from coremargin.formats.limits import LARGEST_CHUNK_BYTES, MOST_CLASSES, MOST_PADDING_BYTES, MOST_ROWS
 from coremargin.formats.model_record import (
     Count,
     Digest,
@@ -45,10 +46,11 @@ from coremargin.formats.model_record import (
 )
 from coremargin.formats.storage import MISSING, reading_errors
 from coremargin.formats.strict_json import cut, typed
-from coremargin.formats.zarr_metadata import read_group
+from coremargin.formats.zarr_metadata import read_array_metadata, read_group
 
 if TYPE_CHECKING:
     from coremargin.formats.storage import ReadableStorage
+
 
 FORMAT: Literal["coremargin-store"] = "coremargin-store"
 VERSION: Literal[5] = 5
@@ -226,3 +228,89 @@ def read_store_record(storage: ReadableStorage) -> StoreRecord:
             f"reads no other: ingest the rows again, or use the version that wrote the store"
         )
     return typed(StoreRecord, attributes, f"{path}/zarr.json", error=StoreError)
+
+
+def check_stored_values(
+    storage: ReadableStorage, nonzeros: np.ndarray, *, rows: int, chunk_rows: int, features: int
+) -> None:
+    """Raises StoreError unless each chunk stores what its rows can have, and all of them what the files can.
+
+    nonzeros (c,) int64: values stored of each chunk. Nobody makes room for values before this was asked.
+    """
+    place = f"{storage.name}/blocks"
+    chunk_sizes = np.minimum(chunk_rows, rows - chunk_rows * np.arange(len(nonzeros)))
+    wrong = np.flatnonzero((nonzeros < 0) | (nonzeros > chunk_sizes * features))
+    if len(wrong):
+        chunk = int(wrong[0])
+        raise StoreError(
+            f"{place}: chunk {chunk}: expected 0 to {int(chunk_sizes[chunk]) * features:,} stored values in "
+            f"a chunk of {chunk_sizes[chunk]:,} rows, found {nonzeros[chunk]:,}; restore it from a copy"
+        )
+    total = int(nonzeros.sum(dtype=object))  # of Python's numbers: no forged ones wrap around
+    for name in ("X/data", "X/indices"):
+        length = read_array_metadata(storage, name).shape[0]
+        if total > length:
+            raise StoreError(
+                f"{place}: expected at most {length:,} stored values, as many as {name} has, found {total:,}; "
+                f"restore it from a copy"
+            )
+
+
+# Which commits are read for the last one: later ones repeat what earlier ones say, and supersede it.
+
+
+class Covering(Protocol):
+    """A commit, as far as ``spans`` and ``changes`` go."""
+
+    @property
+    def first(self) -> int: ...  # noqa: D102
+    @property
+    def last(self) -> int: ...  # noqa: D102
+    @property
+    def changed(self) -> int: ...  # noqa: D102
+    @property
+    def since(self) -> int: ...  # noqa: D102
+    @property
+    def number(self) -> int: ...  # noqa: D102
+
+
+C = TypeVar("C", bound=Covering)
+
+
+def group_of(number: int) -> str:
+    """The group of a commit, by its place among all."""
+    return f"{number:06d}"
+
+
+def spans(commits: Sequence[C]) -> list[tuple[int, int, C]]:
+    """Which chunks [first, stop) which commit's group describes, of a record's first commits, in order, none twice.
+
+    Groups repeat what earlier ones say and supersede it, so that few are read.
+    """
+    found, stop = [], commits[-1].last
+    for commit in reversed(commits):
+        if commit.first < stop:
+            found.append((commit.first, stop, commit))
+            stop = commit.first
+    return found[::-1]
+
+
+def changes(commits: Sequence[C]) -> list[tuple[int, int, C]]:
+    """Which groups of changed labels are read of a record's first commits, in order: (number, stop, commit).
+
+    Of their entries those of chunks below ``stop`` count: a later commit of rows describes the others again.
+    """
+    found, stop, since = list[tuple[int, int, C]](), commits[-1].last, MOST_ROWS
+    for commit in reversed(commits):
+        if not commit.changed:
+            stop = min(stop, commit.first)
+        elif commit.number < since:
+            found.append((commit.number, stop, commit))
+            since = commit.since
+    return found[::-1]
+
+
+def effective_commits(commits: Sequence[C]) -> list[C]:
+    """Those that are read for the last one: later ones repeat everything that the others still contribute."""
+    read = {id(commit) for _, _, commit in (*spans(commits), *changes(commits))} | {id(commits[-1])}
+    return [commit for commit in commits if id(commit) in read]

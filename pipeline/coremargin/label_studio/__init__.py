@@ -1,5 +1,5 @@
-"""Label Studio for a campaign: questions as its tasks, its annotations as answers, and its protocol of ML backends.
+"""Label Studio for a campaign: questions become tasks, annotations become answers; also an ML backend.
 
-What it sends and takes is described in its documentation (labelstud.io/guide: tasks, export, webhook_reference,
-ml_create); shapes are held against its own packages in README.md here.
+Label Studio documents its formats at labelstud.io/guide (tasks, export, webhook_reference, ml_create). README.md here
+says how they were compared with its own packages.
 """

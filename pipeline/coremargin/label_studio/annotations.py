@@ -1,4 +1,4 @@
-"""Annotations as Label Studio writes them: in exports, and in what its webhooks send."""
+"""Annotations of Label Studio, from exports and webhooks."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ CONTROL = "label"  #: the name of the control tag in our labelling configuration
 
 
 class ReceivedAnnotation(Strict, frozen=True, kw_only=True):
-    """One annotation as it was last received.
+    """One annotation in its last received version.
 
-    project, task, annotation: their numbers there. label: what was chosen; None where the task was skipped. gone: it
-    was deleted. decides: it is a ground truth. updated: in Label Studio, as seconds since 1970; at: when received.
+    project, task, annotation: their ids in Label Studio. label: the chosen one; None if the task was skipped. gone: the
+    annotation was deleted. decides: it is a ground truth. updated: time of the last change in Label Studio; at: time of
+    receipt; both in seconds since 1970.
     """
 
     project: Count
@@ -42,20 +43,20 @@ class ReceivedAnnotation(Strict, frozen=True, kw_only=True):
 
     @property
     def key(self) -> tuple[int, int]:
-        """Identifies the annotation."""
+        """The identifier of the annotation."""
         return self.project, self.annotation
 
     def says_more_than(self, known: ReceivedAnnotation | None) -> bool:
-        """Whether this is newer than what is known of the annotation."""
+        """Whether this version of the annotation is newer than a known one."""
         if known is None:
             return True
-        if known.gone or self.updated < known.updated:  # its numbers are given once; and this is an older export
+        if known.gone or self.updated < known.updated:  # ids are not reused; or this version is from an older export
             return False
         return (self.label, self.decides, self.gone) != (known.label, known.decides, known.gone)
 
 
 class Task(NamedTuple):
-    """A task of ours: its numbers, and its row."""
+    """A task of the campaign: its ids, and its row."""
 
     project: int
     task: int
@@ -64,7 +65,7 @@ class Task(NamedTuple):
 
 
 def task_of(values: Mapping[str, Any], key: str, place: str, project: int | None = None) -> Task:
-    """The task in an export, or in what a webhook sends. key: of the campaign. Raises DataError for one of others."""
+    """The task in an export or event. key: of the campaign. Raises DataError for a task of another campaign."""
     data = values.get("data")
     if not isinstance(data, dict):
         raise DataError(
@@ -88,7 +89,7 @@ def task_of(values: Mapping[str, Any], key: str, place: str, project: int | None
 
 
 def annotation_of(task: Task, values: Any, place: str) -> ReceivedAnnotation:
-    """What an annotation says of a task, as of now. Raises DataError."""
+    """The annotation of a task, with the present time as that of receipt. Raises DataError."""
     if not isinstance(values, dict):
         raise DataError(f"{place}: expected an annotation, found {type(values).__name__}; export again")
     place = f"{place}, annotation {cut(repr(values.get('id')))}"
@@ -108,7 +109,7 @@ def annotation_of(task: Task, values: Any, place: str) -> ReceivedAnnotation:
 
 
 def parse_time(text: Any, place: str) -> float:
-    """Seconds since 1970 of a time as Label Studio writes it. Raises DataError."""
+    """Seconds since 1970, from a time in Label Studio's format. Raises DataError."""
     try:
         found = datetime.fromisoformat(text)
     except (TypeError, ValueError) as error:
@@ -117,7 +118,7 @@ def parse_time(text: Any, place: str) -> float:
 
 
 def _label(values: Mapping[str, Any], place: str) -> str | None:
-    """What was chosen; None where the task was skipped, or submitted without a choice."""
+    """The chosen label; None if the task was skipped, or submitted without a choice."""
     result = values.get("result")
     if values.get("was_cancelled") is True or result == []:
         return None
@@ -146,7 +147,7 @@ def _choices(one: Mapping[str, Any]) -> Iterable[Any]:
 
 
 def _who(completed_by: Any) -> str:
-    """Whoever has submitted it: a number, or where the export has more of them, the address."""
+    """The name of the annotator: an id, or the address if the export has it."""
     if isinstance(completed_by, dict):
         completed_by = completed_by.get("email") or completed_by.get("id")
     name = completed_by if isinstance(completed_by, str) else f"user {completed_by}"
@@ -168,7 +169,7 @@ LONGEST = 1 << 16  #: bytes of a line
 
 
 class AnnotationLog:
-    """The annotations that are known, by their key; ``refresh`` reads what other processes have received."""
+    """The known annotations by key; ``refresh`` reads those that other processes received."""
 
     def __init__(self, folder: Path) -> None:
         self._path, self._read, self._lines = folder / FILE, 0, 0
@@ -183,7 +184,7 @@ class AnnotationLog:
             self._catch_up(file)
 
     def put(self, news: Iterable[ReceivedAnnotation]) -> int:
-        """Add what is new; it is on disk when this returns. How long the file was before, for ``take_back``.
+        """Append new annotations, durably. Returns the earlier length of the file, for ``take_back``.
 
         Raises DataError for an annotation that ``refresh`` could not read again, OutputError; nothing is added then.
         """
@@ -201,7 +202,7 @@ class AnnotationLog:
         return end
 
     def take_back(self, end: int) -> None:
-        """Forget what was put since the file was so long: nothing of it was taken."""
+        """Remove all annotations that were appended after the file had this length."""
         with locked_file(self._path) as file:
             os.ftruncate(file, end)
             os.fsync(file)
@@ -209,7 +210,7 @@ class AnnotationLog:
         self.refresh()
 
     def deletions(self, annotations: Iterable[int], project: int | None, at: float) -> list[ReceivedAnnotation]:
-        """News of annotations that were deleted; of those that are not known there is none. project: None: any."""
+        """Updates for deleted annotations; unknown ones are skipped. project: None: any."""
         wanted = set(annotations)
         return [
             structs.replace(one, gone=True, at=at)
@@ -218,13 +219,13 @@ class AnnotationLog:
         ]
 
     def of_tasks(self, tasks: Iterable[int], project: int | None) -> list[ReceivedAnnotation]:
-        """What is known of some tasks, and is not gone. project: None: any."""
+        """The known annotations of some tasks, without deleted ones. project: None: any."""
         wanted = set(tasks)
         there = [one for one in self.known.values() if not one.gone and one.task in wanted]
         return [one for one in there if project in (None, one.project)]
 
     def reports(self, rows: Iterable[int] | None = None) -> Mapping[int, RowReport]:
-        """All that is known, by row. rows: only of these."""
+        """All known annotations, by row. rows: of these only."""
         wanted = None if rows is None else set(rows)
         said, names = defaultdict[int, list[ExternalAnswer]](list), defaultdict[int, set[str]](set)
         for one in sorted(self.known.values(), key=lambda one: one.key):
@@ -250,14 +251,14 @@ def _read_line(line: bytes, place: str) -> ReceivedAnnotation:
 
 
 def _lines(file: int, start: int) -> Iterator[bytes]:
-    """Whole lines from a place on."""
+    """Complete lines from this position on."""
     rest, place = b"", start
     while piece := os.pread(file, 1 << 20, place):
         place += len(piece)
         *whole, rest = (rest + piece).split(b"\n")
         for line in whole:
             yield line + b"\n"
-        if len(rest) > LONGEST:  # no line of ours: it ends below, and is not joined again and again
+        if len(rest) > LONGEST:  # too long for an annotation: stop reading it, the error is raised below
             yield rest
             return
 
@@ -269,16 +270,16 @@ TASKS_DELETED = "TASKS_DELETED"
 
 
 class EventNews(NamedTuple):
-    """What an event says. unclear: it does not say all, and an export has to."""
+    """The content of an event. unclear: it is incomplete, and an export is needed."""
 
     annotations: list[ReceivedAnnotation]
     unclear: bool = False
 
 
 def news_of(event: Mapping[str, Any], key: str, annotation_log: AnnotationLog) -> EventNews | None:
-    """What an event says that is not known yet; None of one that is about no annotation.
+    """The new content of an event; None for an event that is not about annotations.
 
-    key: of the campaign. Raises DataError for one about another campaign, or that is not as Label Studio sends it.
+    key: of the campaign. Raises DataError for an event of another campaign, or in another format.
     """
     action = event.get("action")
     if action in DELETED:
@@ -288,7 +289,7 @@ def news_of(event: Mapping[str, Any], key: str, annotation_log: AnnotationLog) -
         return EventNews([structs.replace(one, gone=True, at=time.time()) for one in found])
     if action not in (*CHANGED, *SEVERAL):
         return None
-    if "annotation" not in event:  # a webhook that does not send what it is about
+    if "annotation" not in event:  # the webhook is configured to send no payload
         return EventNews([], unclear=True)
     annotations, tasks = event["annotation"], event.get("task")
     if action in CHANGED:
@@ -311,7 +312,7 @@ def _changed(annotation: Any, values: Any, key: str, place: str, event: Mapping[
 
 
 def _deleted(event: Mapping[str, Any], annotation_log: AnnotationLog) -> EventNews:
-    """Its annotations, where it names them."""
+    """The deleted annotations, if the event names them."""
     named = event.get("annotations", event.get("annotation"))
     numbers = _ids(named if isinstance(named, list) else [named])
     found = annotation_log.deletions(numbers, _project(event), time.time())

@@ -1,4 +1,4 @@
-"""Label Studio as a server that is asked: all its annotations as an export, and new tasks for it."""
+"""A client of Label Studio's API: exports annotations, imports tasks."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ KEY = "LABEL_STUDIO_API_KEY"
 
 
 class Unreachable(Exception):
-    """Label Studio does not answer as it should, now; nothing is lost by it."""
+    """Label Studio cannot be reached, or rejects a request; nothing is lost, and later requests may succeed."""
 
 
 class Client:
-    """A project of a Label Studio. url: where it is; key: an access token of it, of either kind that it has."""
+    """A project of a Label Studio server. url: its address; key: an access token, legacy or personal."""
 
     def __init__(self, url: str, project: int, key: str, *, timeout_s: float = TIMEOUT_S) -> None:
         parts = urlsplit(url)
@@ -34,13 +34,13 @@ class Client:
         self.name = f"Label Studio at {parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}"
 
     def export(self, path: Path) -> None:
-        """Write all tasks of the project with their annotations to a file. Raises Away."""
+        """Write all tasks of the project with their annotations to a file. Raises Unreachable."""
         about = f"/api/projects/{self._project}/export?exportType=JSON&download_all_tasks=true"
         with self._request("GET", about) as answer, open(path, "wb") as file:
             shutil.copyfileobj(answer, file)
 
     def add(self, tasks: Sequence[Mapping[str, Any]]) -> None:
-        """Import tasks. Raises Away."""
+        """Import tasks. Raises Unreachable."""
         with self._request("POST", f"/api/projects/{self._project}/import", tasks) as answer:
             answer.read()
 
@@ -66,7 +66,7 @@ class Client:
             connection.close()
 
     def _authorization(self) -> str:
-        """A legacy token is sent as it is; a personal one, which has three parts, is good for another that is."""
+        """The header, with a legacy token, or with a short-lived one in exchange for a personal token (three parts)."""
         if self._key.count(".") != 2:
             return f"Token {self._key}"
         with self._request("POST", "/api/token/refresh", {"refresh": self._key}, signed=False) as answer:
@@ -79,7 +79,7 @@ class Client:
     def _reason(self, answer: HTTPResponse) -> str:
         hints = {
             401: f"the key in {KEY} is not accepted",
-            403: f"whoever has the key in {KEY} may not do that",
+            403: f"the owner of the key in {KEY} is not allowed to do that",
             404: f"there is no project {self._project}",
         }
         return (

@@ -1,4 +1,4 @@
-"""An export of Label Studio, as JSON, becomes what is new in it; the file is read one task at a time."""
+"""Read an export of Label Studio, as JSON, one task at a time, and record its new annotations."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ _SPACE = " \t\r\n"
 
 
 class _Text:
-    """A window on a text that is read on as needed."""
+    """A sliding window over a text file."""
 
     def __init__(self, file: io.TextIOBase) -> None:
         self._file, self.window, self.at, self.ended = file, "", 0, False
 
     def more(self) -> None:
-        """Read on; what was done with is dropped."""
+        """Read further characters, and drop the processed ones."""
         piece = self._file.read(max(PIECE, len(self.window) - self.at))
         self.window, self.at, self.ended = self.window[self.at :] + piece, 0, not piece
 
     def next(self) -> str:
-        """The next character that is no space, without taking it; nothing at the end."""
+        """The next character that is no space, without consuming it; "" at the end."""
         while True:
             while self.at < len(self.window) and self.window[self.at] in _SPACE:
                 self.at += 1
@@ -50,13 +50,13 @@ class _Text:
 
 
 def begins_list(path: Path) -> bool:
-    """Whether a file begins as a JSON list does. FileNotFoundError and NotADirectoryError pass. Raises DataError."""
+    """Whether a file begins like a JSON list. FileNotFoundError and NotADirectoryError pass. Raises DataError."""
     with opened_plain(path) as file:
         return file.read(4096).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"["
 
 
 def elements(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The objects of a list, and where they stand, for messages. Raises DataError: no such list, or half of one."""
+    """The objects of a list, with their places for messages. Raises DataError: no such list, or a truncated one."""
     try:
         with opened_plain(path) as file, io.TextIOWrapper(file, encoding="utf-8-sig", newline="") as text:
             yield from _read(_Text(text), path)
@@ -88,7 +88,7 @@ def _read(text: _Text, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _object(text: _Text, path: Path, number: int) -> bytes:
-    """The bytes of the object that comes next."""
+    """The bytes of the next object."""
     decode = json.JSONDecoder(strict=False).raw_decode
     while True:
         try:
@@ -98,7 +98,7 @@ def _object(text: _Text, path: Path, number: int) -> bytes:
                 f"{path}, task {number:,}: expected JSON, found it nested too deep; export again"
             ) from error
         except ValueError as error:
-            if not text.ended and len(text.window) - text.at <= LARGEST:  # it may be only half of it
+            if not text.ended and len(text.window) - text.at <= LARGEST:  # the window may end within the object
                 text.more()
                 continue
             what = "the end of the file in the middle of it" if text.ended else str(error)
@@ -113,16 +113,16 @@ def _broken(text: _Text, path: Path, number: int, wanted: str) -> DataError:
 
 
 class Export:
-    """What an export says that is not known yet.
+    """The new content of an export.
 
-    tasks: how many it has; rows: which they are about. news: annotations that are new, changed or deleted. absent:
-    annotations whose tasks it has not: they are left as they are, for an export need not be of all tasks.
+    tasks: their number; rows: of these tasks. news: annotations that are new, changed or deleted. absent: known
+    annotations whose tasks the export lacks: they are left unchanged, as an export may have only some tasks.
     """
 
     def __init__(self, path: Path, key: str, annotation_log: AnnotationLog, *, whole: bool, began: float) -> None:
-        """whole: it has all tasks of its projects, as ``download_all_tasks`` gives: what it has not was deleted.
+        """whole: the export has all tasks of its projects (``download_all_tasks``), so that missing ones were deleted.
 
-        began: when it was made; what was received later need not be in it.
+        began: when it was made; it may lack annotations that were received later.
         """
         self.tasks, self.rows, self.news, self.absent = 0, set[int](), list[ReceivedAnnotation](), 0
         known = annotation_log.known
@@ -151,7 +151,7 @@ class Export:
 
 
 def tasks_of(path: Path, key: str) -> Iterator[tuple[Task, list[ReceivedAnnotation]]]:
-    """The tasks in an export, with what is said of them. Raises DataError for one of another campaign."""
+    """The tasks in an export, with their annotations. Raises DataError for a task of another campaign."""
     for place, values in elements(path):
         task = task_of(values, key, place)
         said: Any = values.get("annotations")
@@ -161,7 +161,7 @@ def tasks_of(path: Path, key: str) -> Iterator[tuple[Task, list[ReceivedAnnotati
 
 
 def made_at(path: Path) -> float:
-    """When a file was made, as far as that is known."""
+    """The best estimate of the time when a file was made."""
     return path.stat().st_mtime if path.exists() else 0.0
 
 
@@ -175,20 +175,19 @@ def take_export(
     strict: bool = True,
     began: float | None = None,
 ) -> tuple[Export, FollowResult]:
-    """Bring the answers of a campaign to an export: strictly all of it, or nothing.
+    """Record the annotations of an export as answers of a campaign; strict: all or none.
 
-    Raises DataError, OutputError, and UsageError where several people are asked about each row.
-
-    whole: as of ``Export``. began: when it was made; None: when its file was.
+    Raises DataError, OutputError, and UsageError if the campaign asks several people about each row. whole: as in
+    ``Export``. began: when the export was made; None: when its file was.
     """
     refuse_several(campaign.settings.people)
     with campaign.locked():
         annotation_log.refresh()
         made = made_at(path) if began is None else began
         export = Export(path, campaign.key, annotation_log, whole=whole, began=made)
-        end = annotation_log.put(export.news)  # first: after a kill it is recorded with what is received next
+        end = annotation_log.put(export.news)  # before the answers, for a restart
         try:
-            rows = export.rows | {one.row for one in export.news} if strict else None  # what a kill has left, too
+            rows = export.rows | {one.row for one in export.news} if strict else None  # also those of a killed process
             found = campaign.follow(annotation_log.reports(rows), examples=examples, strict=strict)
         except BaseException:
             annotation_log.take_back(end)

@@ -34,43 +34,43 @@ if TYPE_CHECKING:
 
 
 LONGEST = 64 << 20  #: bytes of a request: a batch of tasks with their texts
-LAST = 1.0  #: the score of a row that nobody is asked about now
-LONGEST_CONFIGURATION = 1 << 20  #: characters; 4,096 classes take up a quarter of it, as a rule
+LAST = 1.0  #: the score of a row that is not queried now
+LONGEST_CONFIGURATION = 1 << 20  #: characters; 4,096 classes usually take a quarter of it
 
 
 class BackendHandler(RequestHandler):
-    """What all requests have in common."""
+    """The base of all request handlers."""
 
     def initialize(self, worker: Synchronizer, address: Address) -> None:
-        """Tornado hands over what ``application`` has put together."""
+        """Called by Tornado with the arguments from ``application``."""
         self.worker, self.address = worker, address
 
     def set_default_headers(self) -> None:
-        """Of every answer, errors too."""
+        """Set the headers of all responses, errors included."""
         self.clear_header("Server")
         self.set_header("Cache-Control", "no-store")
         self.set_header("X-Content-Type-Options", "nosniff")
 
     def prepare(self) -> None:
-        """Refuse whoever has no business here."""
+        """Reject requests without the token or from other sites."""
         token = self.path_args[0] if self.path_args else ""
         refused = check_request(self.address, self.request.headers.get("Host", ""), token)
         if refused is not None:
             raise HTTPError(refused[0], log_message=refused[1])
 
     def write_error(self, status_code: int, **more: Any) -> None:
-        """What was wrong, as JSON: Label Studio shows it."""
+        """Send the error as JSON, which Label Studio shows."""
         error = more.get("exc_info", (None, None, None))[1]
         known = error.log_message if isinstance(error, HTTPError) else None
         self.finish({"error": known or self._reason})
 
     def log_exception(self, kind: Any, error: Any, trace: Any) -> None:
-        """Log failures only: refusals are no news for the terminal."""
+        """Log failures only, not rejected requests."""
         if not isinstance(error, HTTPError):
             log_failure(self.address, error)
 
     def body(self, name: str) -> dict[str, Any]:
-        """The object that was sent."""
+        """The JSON object of the request."""
         try:
             return read_object(self.request.body, name, largest=LONGEST)
         except DataError as error:
@@ -78,7 +78,7 @@ class BackendHandler(RequestHandler):
 
 
 class HealthHandler(BackendHandler):
-    """Whether we are here; and how the campaign stands, for people who look."""
+    """A health check, with the status of the campaign for people."""
 
     def get(self, *_: str) -> None:
         """Serve it."""
@@ -95,7 +95,7 @@ class HealthHandler(BackendHandler):
 
 
 class SetupHandler(BackendHandler):
-    """A project is connected: its labels must be those of the campaign."""
+    """Called when a project is connected: checks that its labels are those of the campaign."""
 
     def post(self, *_: str) -> None:
         """Serve it."""
@@ -111,9 +111,9 @@ class SetupHandler(BackendHandler):
 
 
 class PredictHandler(BackendHandler):
-    """How soon a task should be answered: its score, the lowest first, as uncertainty sampling takes them.
+    """The score of a task, by which uncertainty sampling orders tasks, the lowest first.
 
-    No answer is suggested: whoever is shown one agrees with it too often.
+    No label is suggested: annotators agree too often with a suggestion.
     """
 
     def post(self, *_: str) -> None:
@@ -127,19 +127,19 @@ class PredictHandler(BackendHandler):
         self.finish({"results": results, "model_version": version})
 
     def _score(self, task: Any, order: dict[int, int]) -> float:
-        """Below one half of rows that are asked about, in their order."""
+        """Below one half for queried rows, in their order."""
         try:
             row = task_of(task if isinstance(task, dict) else {}, self.worker.key, "task", 0).row
-        except DataError:  # of a project that has other tasks as well
+        except DataError:  # a task of another campaign in the same project
             return LAST
         return LAST if row not in order else order[row] / (2.0 * len(order))
 
 
 class WebhookHandler(BackendHandler):
-    """Somebody has answered, changed an answer or taken one back."""
+    """Receives new, changed and deleted annotations."""
 
     async def post(self, *_: str) -> None:
-        """Record it: it is on disk before Label Studio gets an answer."""
+        """Write the event to disk, then respond."""
         event = self.body("webhook")
         try:
             outcome = await asyncio.get_running_loop().run_in_executor(None, self.worker.receive, event)
@@ -152,15 +152,15 @@ class WebhookHandler(BackendHandler):
 
 
 class NotFoundHandler(BackendHandler):
-    """Whatever is nowhere; who knows no token learns nothing."""
+    """All other paths; reveals nothing without the token."""
 
     def prepare(self) -> None:
-        """Nothing is there."""
+        """Respond with 404."""
         raise HTTPError(404)
 
 
 def application(worker: Synchronizer, address: Address) -> Application:
-    """What answers requests."""
+    """The Tornado application."""
     parts = {"worker": worker, "address": address}
     places = {"(?:health)?": HealthHandler, "setup": SetupHandler, "predict": PredictHandler, "webhook": WebhookHandler}
     routes: list[Any] = [(f"/{TOKEN}/{name}/?", handler, parts) for name, handler in places.items()]
@@ -183,7 +183,7 @@ async def serve(worker: Synchronizer, address: Address, listener: socket.socket,
 
 
 def _configuration_problem(schema: str, labels: list[str]) -> str | None:
-    """Why a labelling configuration does not go with a campaign; None: it does, or nobody can know yet."""
+    """Why a labelling configuration does not fit a campaign; None if it does, or while the classes are unknown."""
     if len(schema) > LONGEST_CONFIGURATION:
         return f"expected a configuration of at most {LONGEST_CONFIGURATION:,} characters, found {len(schema):,}"
     try:
@@ -222,11 +222,11 @@ def _choice_values(schema: str) -> list[str]:
 
 
 def _escaped(text: str) -> str:
-    """Tornado takes a percent sign in a message for a place to fill in."""
+    """The text with percent signs escaped, as Tornado formats messages with %."""
     return text.replace("%", "%%")
 
 
-ADDRESS = "label-studio.json"  #: where it is served, in the folder of the campaign
+ADDRESS = "label-studio.json"  #: the file with the server's address, in the campaign's folder
 WAIT_S = 3.0  #: for the background thread when the server is stopped
 
 
@@ -243,9 +243,9 @@ def run_backend(  # noqa: PLR0913 - what the options of the command say
 ) -> None:
     """Serve until KeyboardInterrupt. ready: called with the address when requests are answered.
 
-    show: as ``RowView`` has it. Raises Busy where another one serves this campaign, OutputError where nobody can listen
-    there, UsageError where several people are asked about each row or no question is to lie ready, and what
-    ``Campaign`` and ``RowView`` raise.
+    show: the arguments of ``RowView``. Raises Busy if another server runs for this campaign, OutputError if the port
+    cannot be opened, UsageError if several people are asked about each row or ``ahead`` is 0, and what ``Campaign`` and
+    ``RowView`` raise.
     """
     check_number(ahead)
     campaign = Campaign(path, cluster=cluster)

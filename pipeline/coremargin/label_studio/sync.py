@@ -1,6 +1,6 @@
-"""A background thread that records Label Studio's annotations in a campaign, and makes tasks of its questions.
+"""A background thread that records Label Studio's annotations in a campaign, and creates tasks for its questions.
 
-Received annotations are on disk before this thread sees them; they are recorded now, or after a restart.
+Received annotations are on disk before this thread sees them, so a restart records those that are left.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-IDLE_S = 5.0  #: between two looks at what other processes have done
+IDLE_S = 5.0  #: between two checks for changes by other processes
 AGAIN_S = 300.0  #: between two exports: webhooks are sent once, and may be lost
-LISTED = 100  #: rows of what was not taken
+LISTED = 100  #: most rejected rows in the status
 
 
 class Synchronizer(BackgroundThread):
-    """Works on a campaign. ahead: questions to keep ready. client: where they become tasks.
+    """Works on a campaign. ahead: questions to keep ready. client: for creating tasks.
 
-    view: what people see of a row there; None: its features.
+    view: what a task shows of a row; None: its features.
     """
 
     def __init__(
@@ -49,14 +49,14 @@ class Synchronizer(BackgroundThread):
         self._view = view or RowView(campaign.store)
         self._annotations, self._tasks = AnnotationLog(campaign.path), Tasks(campaign.key, self._view)
         self._annotations_lock = threading.RLock()
-        self._rows_with_task: set[int] | None = None  # rows that have a task, as far as that is known
+        self._rows_with_task: set[int] | None = None  # rows with a task; None until an export was read
         self._export_due, self._exported, self._wait_s = client is not None, 0.0, IDLE_S
         self.key = self.version = campaign.key
         self.order = dict[int, int]()
         self.found, self.trouble, self.classes = FollowResult(), "", campaign.classes
 
     def receive(self, event: Mapping[str, Any]) -> str:
-        """Receive an event: what it says is on disk when this returns. Raises DataError, OutputError.
+        """Write the content of an event to disk. Raises DataError, OutputError.
 
         Returns the outcome in a word or two.
         """
@@ -90,11 +90,11 @@ class Synchronizer(BackgroundThread):
         return self._wait_s
 
     def _work(self) -> str:
-        """Do what is due; what prevented it, for people."""
+        """Do all pending work; returns a message if something prevented it."""
         try:
             self._synchronize()
         except Busy:
-            return "another program works on this campaign; what is heard is kept, and taken when it has ended"
+            return "another program works on this campaign; annotations are stored, and recorded when it has ended"
         except (Unreachable, CoremarginError, MemoryError, OSError) as error:
             self._wait_s = min(60.0, 2 * self._wait_s) if isinstance(error, Unreachable) else IDLE_S
             return str(error) or type(error).__name__
@@ -102,9 +102,9 @@ class Synchronizer(BackgroundThread):
         return ""
 
     def _synchronize(self) -> None:
-        """Record annotations first, whether Label Studio can be reached or not.
+        """Record annotations first, even if Label Studio cannot be reached.
 
-        What prevents questions, such as answers that are all the same, is raised last.
+        Errors that prevent further questions, such as answers that are all the same, are raised last.
         """
         unreachable = one_class = None
         with self._campaign.locked():
@@ -115,7 +115,7 @@ class Synchronizer(BackgroundThread):
                 unreachable = error
             try:
                 self._ask_ahead()
-            except LabelError as error:  # people have to know
+            except LabelError as error:  # shown to people
                 one_class = error
         if unreachable is not None:
             raise unreachable
@@ -131,7 +131,7 @@ class Synchronizer(BackgroundThread):
         self._publish()
 
     def _fetch_export(self) -> None:
-        """Fetch all annotations of the project if an event was unclear, and from time to time."""
+        """Fetch all annotations of the project if an event was incomplete, and from time to time."""
         if self._client is None or not (self._export_due or time.monotonic() - self._exported > AGAIN_S):
             return
         with TemporaryDirectory(prefix="coremargin-") as folder:

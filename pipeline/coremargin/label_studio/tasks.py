@@ -1,7 +1,7 @@
 """Questions as tasks of Label Studio, and the labelling configuration that they need.
 
-No task says what the model thinks of its row: whoever is shown an answer agrees with it too often, and the draws that
-try the model would find it better than it is.
+Tasks contain no prediction: annotators agree too often with a suggestion, and the draws that test the model would
+overestimate it.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from coremargin.active.queried_rows import Question
     from coremargin.page.row_view import Content, Picture, RowView
 
-CUT = "the text goes on; only its beginning is here"
-#: What shows a part of a row: the name of the object, which is that of its value, too, and its tag.
+CUT = "the text is longer; only its beginning is here"
+#: By part of a row: the name of the object, which is also that of its value, and its tag.
 OBJECTS = {"image": ("image", "Image"), "text": ("text", "Text"), "features": ("row", "Table")}
 
 
 class Tasks:
-    """Makes tasks of questions of one campaign. key: of the campaign; shown: what people see of a row."""
+    """Creates tasks for questions of a campaign. key: of the campaign; shown: what people see of a row."""
 
     def __init__(self, key: str, shown: RowView) -> None:
         self._key, self._shown = key, shown
 
     def task(self, question: Question) -> dict[str, Any]:
-        """What Label Studio imports: it refuses a task that lacks what its project shows, so that is never left out."""
+        """The task to import, with every part that the project shows, as Label Studio rejects a task without one."""
         found = self._shown.content(question.row)
         data = {"row": question.row, "campaign": self._key, "why": question.why}
         for part in self._shown.parts:
@@ -51,14 +51,14 @@ class Tasks:
 
 
 def as_address(picture: Picture) -> str:
-    """An image that lies nowhere else: Label Studio need not reach our files, nor may it."""
+    """The image as a data URL, so that Label Studio needs no access to the file."""
     return f"data:{picture.kind};base64,{base64.b64encode(picture.data).decode('ascii')}"
 
 
 def configuration(classes: Iterable[Any], parts: Sequence[str] = ("features",)) -> str:
-    """The labelling configuration of a project for such tasks. Raises UsageError where fewer than two are known.
+    """The labelling configuration of a project for such tasks. Raises UsageError for fewer than two classes.
 
-    parts: that people see, as ``RowView.parts`` has them.
+    parts: as ``RowView.parts``.
     """
     labels = [str(label) for label in classes]
     if len(labels) < 2:
@@ -74,7 +74,7 @@ def configuration(classes: Iterable[Any], parts: Sequence[str] = ("features",)) 
 
 
 def pieces(tasks: Iterable[dict[str, Any]]) -> Iterator[str]:
-    """The text of a JSON list, a piece a task."""
+    """The text of a JSON list, in one piece per task."""
     between = "[\n"
     for task in tasks:
         yield between + json.dumps(task, ensure_ascii=False, allow_nan=False)
@@ -83,6 +83,6 @@ def pieces(tasks: Iterable[dict[str, Any]]) -> Iterator[str]:
 
 
 def write_tasks(path: Path, tasks: Iterable[dict[str, Any]]) -> None:
-    """Write a file for Label Studio to import, one task at a time. Raises OutputError where a file is there."""
+    """Write a file for Label Studio to import, one task at a time. Raises OutputError if the file exists."""
     with output_errors(path), open(path, "x", encoding="utf-8") as file:
         file.writelines(pieces(tasks))

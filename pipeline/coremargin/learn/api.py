@@ -73,6 +73,7 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
     outlier_search: Search | None = None,
     one_class: Literal["ball", "ellipsoid"] | None = None,
     only: str | int | float | bool | None = None,
+    nu: float | None = None,
     strategy: Strategy | None = None,
     scaling: ScalingKind | None = None,
     map: MapKind | None = None,  # noqa: A002 - the job's word
@@ -159,6 +160,9 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
         "ellipsoid" the ellipsoid of least volume (``EllipsoidJob``). Rows need no labels.
     only : label, optional
         With ``one_class``, enclose the rows with this label only; None: all rows.
+    nu : float, optional
+        With ``one_class`` "ball", the share of the rows that may lie outside, above 0 and below 1 (``SoftBallJob``);
+        None: none may.
     strategy : {"fast", "paper", "any-violator", "perceptron", "lp"}, optional
         For hard margins (``HardMarginJob``): "paper" is Figure 1 of [1]_, with one new row per scan; "any-violator"
         takes the first violator; "perceptron" passes over the rows until it makes no mistake; "lp" solves linear
@@ -200,9 +204,9 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
 
     Returns
     -------
-    Model, FleetModel, MulticlassModel, KernelModel, BallModel or EllipsoidModel
+    Model, FleetModel, KernelModel, BallModel, SoftBallModel or EllipsoidModel
         ``status`` and ``certificate`` show what is proven. With classes "ovr", folds or several values of C a
-        FleetModel, each of whose ``members`` has a certificate; with "crammer-singer" a MulticlassModel.
+        FleetModel, each of whose ``members`` has a certificate.
 
     Raises
     ------
@@ -252,6 +256,7 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
         "outlier_search": outlier_search,
         "one_class": one_class,
         "only": only,
+        "nu": nu,
         "strategy": strategy,
         "scaling": scaling,
         "map": map,
@@ -336,7 +341,7 @@ def retrain(  # noqa: PLR0913 - a model, its rows and where to; all but two with
 
     Returns
     -------
-    Model, FleetModel or MulticlassModel
+    Model, FleetModel or KernelModel
         ``status`` and ``certificate`` show what is proven.
 
     Raises

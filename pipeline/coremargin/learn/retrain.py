@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from coremargin.problems.job import TrainJob
 
 #: Parameters that a retraining may change.
-_CHANGEABLE = ("epsilon", "memory", "keep_for_retraining", "block", "max_scans", "time_limit", "cluster")
+CHANGEABLE = ("epsilon", "memory", "keep_for_retraining", "block", "max_scans", "time_limit", "cluster")
 #: Parameters of the earlier run only.
 _OF_THE_RUN = ("memory", "max_scans", "time_limit", "cluster")
 
@@ -86,7 +86,7 @@ def retrain_job_of(options: Mapping[str, Any], *, where: str, base: Path | None 
         if name not in known and any(name in kind.job.__struct_fields__ for kind in trained()):
             raise SpecError(
                 f"{where}: {name}: a retraining keeps the value of the earlier model; to change it, train a new model "
-                f"with `coremargin train` (a retraining may change {', '.join(_CHANGEABLE)})"
+                f"with `coremargin train` (a retraining may change {', '.join(CHANGEABLE)})"
             )
     return specs.convert({"job": "retrain", **values}, RetrainJob, where=where, base=base)
 
@@ -183,7 +183,7 @@ def prepare_retraining(retrain: RetrainJob, begin: Begin = "new") -> Retraining:
     store = Store.open(retrain.store)
     earlier(store, model.store_digest)
     then = _job_of_model(folder, model, retrain)
-    changes = {name: getattr(retrain, name) for name in _CHANGEABLE if getattr(retrain, name) is not None}
+    changes = {name: getattr(retrain, name) for name in CHANGEABLE if getattr(retrain, name) is not None}
     if then.map is not None:  # "scale" was that of the rows then; random frequencies have no gamma
         row_maps = cast("Any", model).row_maps
         gammas = tuple(sorted(one.gamma for one in row_maps if hasattr(one, "gamma")))

@@ -1,8 +1,8 @@
-"""Where float64 comes to its end in a solve: numbers overflow, a matrix loses its definiteness to rounding.
+"""Numerical breakdowns of solves: numbers overflow, or rounding makes a matrix indefinite.
 
-What overflows is infinite or NaN, without a warning. No bound is made of such a number: comparisons with NaN are false
-and bounds have to be finite before they prove anything. Where a factorisation fails, solvers take another way or return
-the best that they have; what still raises one of ``BREAKDOWNS`` ends a job as "stopped", with what is proven by then.
+Overflow gives infinity or NaN, without a warning. Such numbers prove nothing: comparisons with NaN are false, and
+bounds have to be finite. If a factorisation fails, solvers use another method or return their best result; an error of
+``BREAKDOWNS`` that is still raised ends a job as "stopped", with the bounds proven so far.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import Final
 
 import numpy as np
 
-#: What arithmetic raises: a factorisation that fails, an overflow in Python's own numbers, a division by zero.
+#: Errors of arithmetic: a failed factorisation, an overflow of Python numbers, a division by zero.
 BREAKDOWNS: Final = (np.linalg.LinAlgError, ArithmeticError)
 
 
 def quiet() -> np.errstate:
-    """NumPy warns of nothing that float64 does while the context lasts, in this thread."""
+    """Suppress NumPy's floating-point warnings within the context, in this thread."""
     return np.errstate(all="ignore")
 
 
 def exact_sum(values: Iterable[float]) -> float:
-    """The sum, rounded once; NaN where it is not finite, or too large on the way."""
+    """The sum, rounded once; NaN if it, or an intermediate sum, overflows."""
     try:
         return math.fsum(values)
     except (ValueError, OverflowError):

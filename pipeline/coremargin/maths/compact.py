@@ -1,6 +1,6 @@
-"""Rows that stay in memory, in whatever form takes the least of it: dense in their own precision, or sparse in float64.
+"""Rows in memory in the smaller of two forms: dense in their own precision, or sparse in float64.
 
-Sparse rows are multiplied by as many values as are not zero: where that is the smaller form it is the faster one too.
+Products of sparse rows cost as many operations as there are nonzero values, so the smaller form is also the faster one.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ if TYPE_CHECKING:
 
 
 def light(rows: Rows) -> Rows:
-    """The same rows, those that are dense but mostly zeros as sparse ones: what takes less memory.
+    """The same rows, with dense rows converted to sparse ones if that takes less memory.
 
-    Sparse rows have their values in float64, which saves a copy whenever they are multiplied; dense ones stay as they
-    are.
+    Values of sparse rows are converted to float64, which saves a copy in each product; dense rows are not converted.
     """
     if is_sparse(rows):
         return as_float64(rows)
@@ -27,9 +26,9 @@ def light(rows: Rows) -> Rows:
 
 
 def compact(parts: list[Rows]) -> Rows:
-    """As ``concatenate``, of rows that are ``light``: sparse where that takes less memory for all of them together.
+    """As ``concatenate``, for rows from ``light``: sparse if that takes less memory for all of them together.
 
-    ``parts`` is emptied on the way, so that the rows are never there twice.
+    ``parts`` is emptied meanwhile, so that memory never holds the rows twice.
     """
     rows, features = sum(part.shape[0] for part in parts), parts[0].shape[1]
     values, dense = sum(map(_stored, parts)), [part.dtype for part in parts if not is_sparse(part)]
@@ -42,7 +41,7 @@ def compact(parts: list[Rows]) -> Rows:
 
 
 def poured(parts: list[Rows]) -> Rows:
-    """As ``concatenate``; ``parts`` is emptied on the way, so that dense rows are hardly ever there twice."""
+    """As ``concatenate``; ``parts`` is emptied meanwhile, so that memory rarely holds dense rows twice."""
     if is_sparse(parts[0]):
         return concatenate(parts)
     rows, empty = sum(part.shape[0] for part in parts), parts[0][:0]
@@ -52,7 +51,7 @@ def poured(parts: list[Rows]) -> Rows:
 
 def _joined(parts: list[Rows], rows: int, features: int, values: int) -> csr_array:
     """Sparse rows of the parts, the last one first."""
-    from scipy.sparse import csr_array  # only here: dense rows do without
+    from scipy.sparse import csr_array  # only here: dense rows do not need it
 
     index = np.int32 if max(values, features) < 2**31 else np.int64
     data, indices, indptr = np.empty(values), np.empty(values, index), np.zeros(rows + 1, index)

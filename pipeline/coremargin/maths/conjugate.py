@@ -1,4 +1,4 @@
-"""Conjugate gradients: linear systems of which only products are at hand, to the share that a Newton step needs."""
+"""Conjugate gradients for linear systems given by products, to the accuracy that a Newton step needs."""
 
 from __future__ import annotations
 
@@ -21,12 +21,11 @@ def conjugate_gradients(
     diagonal: Array | None = None,
     scaled: bool = True,
 ) -> tuple[Array, bool]:
-    """x with product(x) about ``right``: the residual's square falls to this share of what it was at x = 0.
+    """Solve product(x) = ``right`` until the squared residual is ``share`` of that at x = 0; at most ``turns``
+    iterations.
 
-    Also whether it did, in so many turns.
-
-    right: a vector or a matrix. diagonal: that of the system or near it, by which directions are scaled; None: they are
-    not. scaled: the squares are those in the norm of 1 / diagonal; False: of the residual as it is.
+    Returns x, and whether the residual got there. right: a vector or a matrix. diagonal: about that of the system, for
+    preconditioning; None: no preconditioner. scaled: residuals are measured in the norm of 1 / diagonal.
     """
     x, residual = np.zeros_like(right), right
     turned = residual if diagonal is None else residual / diagonal
@@ -36,7 +35,7 @@ def conjugate_gradients(
         may_stop()
         image = product(along)
         bend = _inner(along, image)
-        if not bend > 0:  # nothing is left, or float64 has come to its end
+        if not bend > 0:  # the residual is zero, or below the precision of float64
             break
         x = x + (size / bend) * along
         residual = residual - (size / bend) * image

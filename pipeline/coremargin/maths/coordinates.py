@@ -1,11 +1,11 @@
-"""A start for both losses on many sparse rows: one dual weight after the other, a few times over all rows.
+"""Starting points for both losses on many sparse rows, by dual coordinate descent: a few passes over all rows.
 
     minimise over 0 <= a_i <= limit_i   1/2 ||w||^2 + 1/2 b^2 / s^2 + sum_i a_i^2 / (2 curvature_i) - sum_i a_i target_i
     where (w, b / s) = linear + sum_i a_i y_i (x_i, s)
 
-which is the dual of the model (row_model.py) but for an intercept that has a length like any weight; s is as long as
-rows are. Near its minimum, which differs little, Newton's steps (smooth.py) have few systems left to solve; far from
-it, where they need most of them, a turn of this costs what two of the products do that such a system takes dozens of.
+which is the dual of the model (row_model.py), except that the intercept is penalised; s is about the length of a row.
+Its minimum is near that of the model, from where Newton's method (smooth.py) needs few systems. Far from it, Newton's
+method needs most of its systems, each of which takes dozens of products; a pass of this costs as much as two.
 
 Dual coordinate descent in random order (Hsieh, Chang, Lin, Keerthi, Sundararajan, ICML 2008: LIBLINEAR's), with its
 shrinking: weights at a bound whose gradient keeps them there are skipped until the others have converged.
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-#: As many visits as so many turns over all rows, at most; and as so many more where gradients promise an end.
+#: Most passes over all rows, and further ones if the gradients are nearly small enough.
 TURNS, MORE = 25, 15
 #: Gradients, which are 0 at the minimum or point to an end, where margins are 1: how far they are from each other where
 #: that is near; where it is near enough for duals to be worth something, at the end; where it may soon be near.
 VIOLATION, CLOSE, PROMISING = 0.03, 0.5, 1.0
-#: Of gradients beyond which weights at an end are left alone.
+#: Range of gradients outside which weights at a bound are skipped: none.
 NO_ENDS = (-np.inf, np.inf)
 
 
 def descended(model: RowModel) -> tuple[Array, Array | None]:
-    """p (d + 1,) and duals a (m,) near the minimum of a model of sparse rows; the same for the same rows.
+    """p (d + 1,) and duals a (m,) near the minimum of a model of sparse rows; deterministic.
 
-    None in place of duals that are not near by then, as where losses cost much: the point is nearer than none.
+    Duals are None if they are not near it by then, for example for a large C; the point is still a useful start.
     """
     rows: Any = model.rows
     parts, count, squares = (rows.data, rows.indices, rows.indptr), len(model.signs), lengths(rows) ** 2
@@ -48,7 +48,7 @@ def descended(model: RowModel) -> tuple[Array, Array | None]:
     point, ridge = np.append(model.linear[:-1], edge * model.linear[-1]), np.zeros(count)
     bends = np.isinf(model.limit) & (model.curvatures > 0)
     ridge[bends] = 1.0 / model.curvatures[bends]
-    limit = np.where(np.isinf(model.limit) & ~bends, 0.0, model.limit)  # of rows that cost nothing
+    limit = np.where(np.isinf(model.limit) & ~bends, 0.0, model.limit)  # rows of weight 0
     terms = np.stack([model.signs, model.target, limit, ridge, squares + edge**2 + ridge, np.zeros(count)])
     order, rng, active, ends, visits, near = np.arange(count), np.random.default_rng(0), count, NO_ENDS, 0, False
     spread = np.inf
@@ -72,11 +72,11 @@ def _compiled() -> Compiled:
 
 
 def turn(rows, terms, edge, order, ends, point):  # type: ignore[no-untyped-def]
-    """Each weight of ``order`` to its best, all others as they are; written in loops for numba.
+    """Minimise over each weight of ``order`` in turn, with all others fixed; written in loops for numba.
 
     rows: values, features and starts of CSR rows; terms (6, m): signs, targets, limits, ridges, second derivatives and
-    duals; edge: s. Duals and point (d + 1,) change in place, and weights that are left alone go to the end of
-    ``order``. Returns how many are not, and the least and the largest of their gradients, as far as they could follow.
+    duals; edge: s. Duals and point (d + 1,) change in place, and skipped weights move to the end of ``order``. Returns
+    the number of the others, and the least and the largest of their projected gradients.
     """
     data, indices, starts = rows
     duals = terms[5]

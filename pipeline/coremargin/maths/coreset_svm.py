@@ -1,6 +1,6 @@
-"""Figure 1 of Har-Peled, Roth, Zimak (2006), on rows in memory and in the paper's own names: the reference in tests.
+"""Figure 1 of Har-Peled, Roth, Zimak (2006), on rows in memory, with the paper's names: the reference in tests.
 
-``strategy="paper"`` (problems/hard) is the same for a store: S is scanned where it lies, and bounds are proven.
+``strategy="paper"`` (problems/hard) is the same for a store: S is scanned out of core, and bounds are proven.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ def coreset_svm(
 ) -> tuple[NDArray[np.float64], list[int]]:
     """h (d,), a hyperplane through the origin with at least 1 - epsilon of the best possible margin, and the coreset C.
 
-    S: rows X (n, d) with labels y (n,) in {-1, 1}; epsilon in (0, 1). h is 0 where nothing separates the rows of C.
-    C: the numbers of its rows, in the order in which they came in; T: how many there may be at most.
+    S: rows X (n, d) with labels y (n,) in {-1, 1}; epsilon in (0, 1). h is 0 if nothing separates the rows of C. C: the
+    numbers of its rows, in the order in which they were added; T: largest size of C.
     """
     C = [0]
     for _ in range(T):

@@ -1,8 +1,8 @@
-"""What some rows, drawn from all of them, say about all: how many can be labelled wrongly.
+"""Bounds on the number of wrongly labelled rows among all, from a random sample.
 
 Draws are without replacement, so that the number of wrong rows among them has a hypergeometric distribution; bounds are
 those of Clopper and Pearson (1934) for it. With none wrong this is VERIFY of Har-Peled, Roth, Zimak 2006, Figure 2:
-ln(1 / delta) / share draws where the rows are very many.
+ln(1 / delta) / share draws, if the number of rows is very large.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import partial
 
 import numpy as np
 
-#: Probabilities are taken for larger by this share: more than the rounding of their sums.
+#: Probabilities are increased by this share, which is more than the rounding error of their sums.
 SLACK = 1e-9
 
 
@@ -35,12 +35,12 @@ def most_wrong(rows: int, draws: int, wrong: int, delta: float) -> int:
 
 
 def draws_needed(rows: int, share: float, delta: float) -> int:
-    """How many draws, none of them wrong, prove that at most ``share`` of the rows are: at most all rows."""
+    """The number of draws, none of them wrong, that proves that at most ``share`` of the rows are; at most all rows."""
     allowed = min(math.floor(share * rows), rows)
     if allowed == rows:
         return 0
     least, most = 0, 1
-    while most < rows and not _shows(rows, most, allowed, delta):  # sums over the draws stay as short as they can be
+    while most < rows and not _shows(rows, most, allowed, delta):  # keeps sums over the draws short
         least, most = most + 1, min(2 * most, rows)
     while least < most:
         middle = (least + most) // 2
@@ -52,20 +52,19 @@ def draws_needed(rows: int, share: float, delta: float) -> int:
 
 
 def _shows(rows: int, draws: int, allowed: int, delta: float, wrong: int = 0) -> bool:
-    """Whether so many draws, ``wrong`` of them wrong, rule out that one more than ``allowed`` is."""
+    """Whether these draws, ``wrong`` of them wrong, rule out that more than ``allowed`` rows are wrong."""
     return allowed >= rows or probability(rows, allowed + 1, draws, wrong) * (1.0 + SLACK) <= delta
 
 
-#: Attempts that a trial is made for: the fifth one still certifies where half of what is allowed is wrong.
+#: Trials are large enough for this attempt to certify a hypothesis with half of the allowed errors.
 ATTEMPTS = 5
 
 
 def trial_size(error: float, confidence: float, *, strata: int = 1, rows: int) -> int:
-    """How many rows a trial with a loss draws of each stratum by default: fixed before any answer is known.
+    """The default number of draws from each stratum in a trial with a loss; fixed before any answer is known.
 
-    The least T of which floor(error / 2 T) wrong ones prove a share of at most ``error`` of so many rows, with half of
-    what attempt ``ATTEMPTS`` may spend on a stratum, as the other half is for the bound from below; all rows where
-    that is more.
+    The least T such that floor(error / 2 T) wrong draws prove a share of at most ``error`` of ``rows`` rows, with half
+    of the delta of attempt ``ATTEMPTS`` for a stratum, as the other half is for the lower bound; at most all rows.
     """
     delta, wrong = share_of(1.0 - confidence, ATTEMPTS) / (2 * strata), 0
     allowed = min(math.floor(error * rows), rows)
@@ -79,10 +78,10 @@ def trial_size(error: float, confidence: float, *, strata: int = 1, rows: int) -
 
 
 def least_trial(error: float, confidence: float, *, strata: int, rows: int) -> int:
-    """Of fewer draws than this no trial shows what is asked for, not the first one, and if none is wrong.
+    """The least number of draws with which a trial can prove the claim, even the first one with no wrong draw.
 
-    The largest stratum has rows / strata at least; where it is a little larger, so that one row more may be wrong, less
-    draws can do.
+    The largest stratum has at least rows / strata rows; if it is slightly larger, so that one more row may be wrong,
+    fewer draws can be enough.
     """
     each, delta = -(-rows // strata), share_of(1.0 - confidence, 1) / (2 * strata)
     next_one = math.ceil(min((math.floor(error * each) + 1) / error, rows))
@@ -90,12 +89,12 @@ def least_trial(error: float, confidence: float, *, strata: int, rows: int) -> i
 
 
 def share_of(delta: float, attempt: int) -> float:
-    """What attempt 1, 2, ... may spend of ``delta``: all attempts together stay below it."""
+    """The share of ``delta`` for attempt 1, 2, ...; the shares of all attempts sum to less than ``delta``."""
     return delta / (attempt * (attempt + 1))
 
 
 def probability(rows: int, bad: int, draws: int, wrong: int) -> float:
-    """Of ``wrong`` or fewer bad rows among ``draws`` without replacement from ``rows``, of which ``bad`` are."""
+    """The probability of at most ``wrong`` bad rows among ``draws``, from ``rows`` rows of which ``bad`` are bad."""
     first = max(0, draws + bad - rows)
     if first > wrong:
         return 0.0
@@ -107,10 +106,10 @@ def probability(rows: int, bad: int, draws: int, wrong: int) -> float:
 
 
 def _log_least(rows: int, bad: int, draws: int) -> float:
-    """Of the least number of bad rows that there can be: none, or all good rows are drawn."""
+    """Logarithm of the probability of the least possible number of bad draws: none, or draws minus all good rows."""
     good = rows - bad
-    if draws <= good:  # prod (good - i) / (rows - i) over the draws; draws and bad rows may change places
+    if draws <= good:  # prod (good - i) / (rows - i) over the draws; symmetric in draws and bad rows
         few, many = min(draws, bad), max(draws, bad)
         return math.fsum(np.log1p(-many / (rows - np.arange(few, dtype=np.float64))))
-    few, many = min((good, draws), (rows - draws, bad))  # all good rows are drawn: all that are not drawn are bad
+    few, many = min((good, draws), (rows - draws, bad))  # all good rows are drawn: all other rows are bad
     return math.fsum(np.log((many - np.arange(few, dtype=np.float64)) / (rows - np.arange(few, dtype=np.float64))))

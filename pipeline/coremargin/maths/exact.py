@@ -1,7 +1,7 @@
-"""Dot products that are rounded once, for the few rows where the last bit decides on which side they are.
+"""Dot products that are rounded once, for the few rows whose side depends on the last bit.
 
 A product of two float64 numbers is the sum of two of them, exactly (Dekker 1971, with Veltkamp's splitting), and
-``exact_sum`` rounds a sum once. Underflow aside, which takes values below 1e-150.
+``exact_sum`` rounds a sum once. This holds without underflow, which needs values below 1e-150.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 
 
 def step_begins() -> None:
-    """Wolfe's method asks whether its answer is still wanted."""
+    """Called before each step of Wolfe's method: may raise the error that ends the solve."""
     may_stop()
 
 
@@ -33,7 +33,7 @@ def split(q: Array, m: int, column: Array) -> tuple[Array, Array]:
 
 
 def clear(q: Array, m: int, vector: Array) -> None:
-    """Take out of a vector (d,), in place, what lies in the basis."""
+    """Subtract from a vector (d,), in place, its projection on the basis."""
     q = q[:m]
     vector -= (q @ vector) @ q
 
@@ -54,13 +54,13 @@ def lowest(rows: Array, blocked: Array, first: int, stop: int, point: Array) -> 
 
 
 def solve_upper(r: Array, m: int, head: Array) -> Array:
-    """The triangular system of the first m columns; by the bare routine: checks would cost more than it does."""
+    """Solve the triangular system of the first m columns; by the LAPACK routine, without SciPy's costly checks."""
     solution, _ = dtrtrs(r[:m, :m], head[:m])
     return np.asarray(solution)
 
 
 def delete_column(q: Array, r: Array, m: int, k: int) -> None:
-    """The factors without column k, in place."""
+    """Remove column k from the factors, in place."""
     left, upper = sla.qr_delete(q[:m].T, r[:m, :m], k, which="col", check_finite=False)
     q[: m - 1] = left[:, : m - 1].T
     r[: m - 1, : m - 1] = upper[: m - 1]

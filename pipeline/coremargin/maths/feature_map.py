@@ -1,11 +1,11 @@
-"""Feature maps: a linear model of mapped rows is one of a kernel, about, of the rows.
+"""Feature maps: a linear model of mapped rows approximates a kernel model of the rows.
 
 z(x) of a row x (d,), in float64; M is the width of z, g is gamma:
 
     nystroem     N k,  k_j = exp(-g ||x - l_j||^2)           landmarks l (M, d), normalization N (M, M), symmetric
     fourier      sqrt(2 / M) cos(W'x + o)                    weights W (d, M), offsets o (M,)
     polynomial   all products of ``degree`` entries of u = (sqrt(g) x, sqrt(c)), c = coef0, each once, times the root of
-                 how often it occurs: z(x).z(y) = (g x.y + c)^degree. Without the last entry where c = 0
+                 its multiplicity: z(x).z(y) = (g x.y + c)^degree. No last entry if c = 0
     sketch       the inverse Fourier transform of the product of those of ``degree`` count sketches of u: entry j of u
                  is added, by its sign, to one of M places; z(x).z(y) is about (g x.y + c)^degree
 
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
 #: gamma ||l - centre||^2 above which kernels are made of differences: a product of lengths loses this many units of the
 #: last place of an exponent, which are then as many of the kernel where a row is near a landmark.
 _CANCELS = 1e3
-#: How many times as large gamma ||l||^2 may be where sparse rows are multiplied as they are, with no centre.
+#: Factor by which gamma ||l||^2 may be larger for sparse rows, which are multiplied without centring.
 _FARTHER = 2.0
-#: By how much phases of a Fourier map may be off, in the length of a mapped row: what who checks a map grants them.
+#: Bound on the error of a mapped row by the phases of a Fourier map; the verifier allows the same.
 _PHASES = 1e-10
 _UNIT = float(np.finfo(float).eps) / 2
-_UNDERFLOW = 1e-307  # what a product may lose by underflow, as who checks a map grants it
+_UNDERFLOW = 1e-307  # error of a product by underflow; the verifier allows the same
 
 
 @dataclass(frozen=True, eq=False)
 class Nystroem(FeatureMap):
-    """Of the kernel exp(-gamma ||x - y||^2). Dense rows are taken from the landmarks' mean: products cancel less."""
+    """The Nystroem map of exp(-gamma ||x - y||^2). Dense rows are centred at the landmarks' mean, for accuracy."""
 
     KIND: ClassVar[str] = "nystroem"
 
@@ -58,7 +58,7 @@ class Nystroem(FeatureMap):
 
     @property
     def width(self) -> int:  # type: ignore[override]
-        """One entry a landmark."""
+        """One feature per landmark."""
         return len(self.landmarks)
 
     def numbers(self) -> dict[str, NDArray[Any]]:
@@ -70,14 +70,15 @@ class Nystroem(FeatureMap):
         }
 
     def longest(self, lengths: Array) -> Array:
-        """Mapped rows are projections of points on the unit sphere; rounding may lengthen them, and is looked at."""
+        """Mapped rows are projections of points on the unit sphere, which rounding may lengthen."""
         return np.full(len(lengths), 1.0 + ROUNDED)
 
     def moves(self, longest: float) -> float:
-        """An exponent is off by g (||x|| + ||l||)^2 about the centre, of far rows by a share of itself: v e^-v <= 1/e.
+        """The error of an exponent is g (||x|| + ||l||)^2 about the centre, for far rows a share of itself: v e^-v <=
+        1/e.
 
-        Of sparse rows that is about the origin, where they are multiplied as they are; of differences it is a share,
-        too. N makes an error in k at most ||N|| times longer, and its sums have their own.
+        For sparse rows that are multiplied without centring, lengths are from the origin; for differences, the error is
+        a share, too. N makes an error in k at most ||N|| times longer, and its sums have their own.
         """
         matrix, root = np.abs(self.normalization), sqrt(self.width)
         whole = float(np.linalg.norm(matrix))
@@ -102,7 +103,7 @@ class Nystroem(FeatureMap):
 
     @cached_property
     def cancels(self) -> bool:
-        """Whether distances are taken from differences. Of rows farther out than landmarks kernels vanish anyhow."""
+        """Whether distances are computed from differences. Kernels of rows farther out than all landmarks vanish."""
         return self._widest > _CANCELS
 
     @property
@@ -112,7 +113,7 @@ class Nystroem(FeatureMap):
 
     @cached_property
     def _as_they_are(self) -> bool:
-        """Whether sparse rows are multiplied, not made dense first: about the origin, products cancel little more."""
+        """Whether sparse rows are multiplied as sparse rows: about the origin, products cancel little more."""
         return float(self._from_origin[1].max()) <= _FARTHER * self._widest
 
     @cached_property
@@ -123,7 +124,7 @@ class Nystroem(FeatureMap):
 
     def _tile(self, x: Array, out: Array) -> None:
         if self.cancels:
-            from scipy.spatial.distance import cdist  # only here: other maps do without
+            from scipy.spatial.distance import cdist  # only here: other maps do not need it
 
             np.matmul(np.exp(-self.gamma * cdist(x, self.landmarks, "sqeuclidean")), self._turned, out=out)
             return
@@ -163,7 +164,7 @@ class Fourier(FeatureMap):
 
     @property
     def width(self) -> int:  # type: ignore[override]
-        """One entry a frequency."""
+        """One feature per frequency."""
         return int(self.weights.shape[1])
 
     def numbers(self) -> dict[str, NDArray[Any]]:
@@ -175,11 +176,11 @@ class Fourier(FeatureMap):
         return np.full(len(lengths), sqrt(2.0) * (1.0 + ROUNDED))
 
     def moves(self, longest: float) -> float:
-        """What is granted to phases, here and by who checks; ``surest`` keeps to less."""
+        """The allowed error of phases, here and in the verifier; ``surest`` ensures that they have less."""
         return 2.1 * _PHASES
 
     def surest(self) -> float:
-        """A row's phases lose g ||w|| ||x||, and the length of the mapped row changes by sqrt(2) times that."""
+        """The phases of a row have an error of g ||w|| ||x||, and the mapped row of sqrt(2) times that."""
         longest = float(np.sqrt(np.einsum("ij,ij->j", self.weights, self.weights)).max())
         unit = 1.5 * rounding(self.features + 8) * longest
         return 0.9 * _PHASES / unit if unit > 0 else np.inf
@@ -200,7 +201,7 @@ class Fourier(FeatureMap):
 
 @dataclass(frozen=True, eq=False)
 class Polynomial(FeatureMap):
-    """Of the kernel (gamma x.y + coef0)^degree, exact or, with places and signs (degree, k), a sketch of ``width``."""
+    """The map of (gamma x.y + coef0)^degree, exact or, with places and signs (degree, k), a sketch of ``width``."""
 
     KIND: ClassVar[str] = "polynomial"
 
@@ -213,19 +214,19 @@ class Polynomial(FeatureMap):
     sign: NDArray[np.int8] | None = None
 
     def numbers(self) -> dict[str, NDArray[Any]]:
-        """gamma (1,); of a sketch index and sign (degree, k)."""
+        """gamma (1,); for a sketch also index and sign (degree, k)."""
         made: dict[str, NDArray[Any]] = {"gamma": np.array([self.gamma])}
         return made if self.index is None or self.sign is None else made | {"index": self.index, "sign": self.sign}
 
     def longest(self, lengths: Array) -> Array:
-        """||z|| is ||u||^degree; of a sketch at most that of ||u|| sqrt(k), the sum of the sizes of its entries."""
+        """||z|| is ||u||^degree; for a sketch, at most that of ||u|| sqrt(k), the sum of the sizes of its entries."""
         with np.errstate(over="ignore"):
             square = self.gamma * lengths * lengths + self.coef0
             spread = 1 if self.index is None else self.index.shape[1]
             return np.asarray((square * spread) ** (self.degree / 2) * (1 + 1e-9))
 
     def moves(self, longest: float) -> float:
-        """Products lose a share of each entry, or underflow; a sketch shares of sums of |entries|, transforms more."""
+        """The error of products is a share of each entry, or underflow; of a sketch, a share of sums of |entries|."""
         most, lost = float(self.longest(np.array([longest]))[0]), sqrt(self.width) * _UNDERFLOW
         if self.index is None:
             return 2.1 * (rounding(4 * self.degree + 16) * most + lost)
@@ -250,15 +251,15 @@ class Polynomial(FeatureMap):
 
     @cached_property
     def monomials(self) -> tuple[NDArray[np.intp], Array]:
-        """Which entries of u are multiplied (degree, M), and the weights (M,)."""
+        """The entries of u that are multiplied (degree, M), and the weights (M,)."""
         every = list(combinations_with_replacement(range(self.features + (self.coef0 > 0)), self.degree))
         places = np.array(every, np.intp).T.reshape(self.degree, -1)
-        return np.ascontiguousarray(places), np.array([_often(chosen) for chosen in every])
+        return np.ascontiguousarray(places), np.array([_order_root(chosen) for chosen in every])
 
     @cached_property
     def _sketches(self) -> list[Any]:
-        """For each factor, what adds the entries of u by their signs to their places: (M, k)."""
-        from scipy.sparse import csr_array  # only here: other maps do without
+        """For each factor, the matrix (M, k) that adds the entries of u, with their signs, at their places."""
+        from scipy.sparse import csr_array  # only here: other maps do not need it
 
         assert self.index is not None and self.sign is not None  # noqa: S101, PT018 - for the type checker
         k = self.index.shape[1]
@@ -273,8 +274,8 @@ class Polynomial(FeatureMap):
         out[:] = np.fft.ifft(product, axis=1).real
 
 
-def _often(chosen: tuple[int, ...]) -> float:
-    """The root of the number of orders in which these entries may be multiplied."""
+def _order_root(chosen: tuple[int, ...]) -> float:
+    """The square root of the number of orders of these entries."""
     ways = factorial(len(chosen))
     for entry in set(chosen):
         ways //= factorial(chosen.count(entry))

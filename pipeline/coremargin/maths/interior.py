@@ -4,13 +4,13 @@
 
 with duals a_i in [-left_i, right_i]. Near-margin rows have left = 0, right = c_i. Far rows are in u; a sample of them
 may be given with the loss of crossing to the other side (left or right), which keeps the step where the model is true.
-Every iteration solves one p x p system, however many rows there are. Rows whose duals are as good as at a bound leave
-the system on the way; whether they were right to is seen at the end. Before that, right, left and columns are
-brought to one scale, and columns are centred against a last column that is not penalised (an intercept): neither
-changes the problem, and rows far from the origin or in odd units are solved as well as others.
+Every iteration solves one p x p system, for any number of rows. Rows whose duals are nearly at a bound leave the system
+during the iterations; a check at the end shows whether that was correct. First, right, left and columns are scaled, and
+columns are centred if the last column is not penalised (an intercept): neither changes the problem, and rows far from
+the origin or in odd units are solved as well as others.
 
-Not a QP solver by others: that one small system is all there is to solve, rows that leave it took 40 to 61 % off the
-hinge's CPU time (three stores), and its scales span 1e10, so that it is in float64 and every solve is refined once.
+Why no general QP solver: the small system is the only one to solve, removing rows from it saved 40 to 61 % of the
+hinge's CPU time (three stores), and its scales span 1e10, so every solve is in float64 and refined once.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ Array = NDArray[np.float64]
 
 #: A dual this close to a bound, as a share of the way from bound to bound, leaves the system ...
 PLACED = 0.03
-#: ... when at least such a share of the rows leaves with it, and so many stay for each column.
+#: ... if at least the share LEAVING of the rows leaves at once, and at least STAYING rows per column stay.
 LEAVING, STAYING = 0.15, 5
-#: A solve in which rows left is done again where its end is looser than this; of so many the last one keeps all rows.
+#: A solve in which rows left is repeated if its gap exceeds LOOSE times the tolerance; the last of TURNS keeps all
+#: rows.
 LOOSE, TURNS = 10.0, 3
-#: The duals' sum may miss the hypothesis by this share of its size, however much the value may miss.
+#: Largest relative residual of the hypothesis as the sum of the duals, for any tolerance of the value.
 RESIDUAL = 1e-9
 
 
@@ -47,7 +48,7 @@ class HingeModel:
     left: Array
 
     def without(self, rest: NDArray[np.bool_], duals: Array) -> HingeModel:
-        """The model of the other rows, those of ``rest`` being at ``duals`` (m,) for good."""
+        """The model of the other rows, with those of ``rest`` fixed at ``duals`` (m,)."""
         stay, gone = np.flatnonzero(~rest), np.flatnonzero(rest)
         linear = self.linear + duals[gone] @ self.rows.take(gone, axis=0)
         return HingeModel(self.metric, linear, self.rows.take(stay, axis=0), self.right[stay], self.left[stay])
@@ -79,7 +80,7 @@ def minimise_hinge(model: HingeModel, *, tolerance: float = 1e-9, max_steps: int
     linear = np.append(model.linear[:-1] - centre * model.linear[-1], model.linear[-1]) / unit
     metric = model.metric / unit
     size = np.hypot(np.sqrt(metric), np.sqrt(np.einsum("ij,ij->j", rows, rows)))
-    idle = size == 0  # a column that is all zero, and free: it stays where it is
+    idle = size == 0  # a free column of zeros: its entry stays 0
     size[idle] = 1.0
     metric = np.where(idle, 1.0, metric / size / size)
     rows /= size
@@ -92,7 +93,7 @@ def minimise_hinge(model: HingeModel, *, tolerance: float = 1e-9, max_steps: int
 
 
 def _checked(model: HingeModel, tolerance: float, max_steps: int) -> tuple[Array, Array]:
-    """The same for a model of moderate numbers; rows that were wrong to leave the system stay when it is done again."""
+    """The same for a scaled model. If rows left the system wrongly, they stay in it in the next solve."""
     stay = np.zeros(len(model.right), bool)
     x, a, gone = _minimise(model, tolerance, max_steps, stay)
     for turn in range(1, TURNS):
@@ -122,7 +123,7 @@ def _value(model: HingeModel, x: Array, s: Array) -> float:
 def _minimise(
     model: HingeModel, tolerance: float, max_steps: int, stay: NDArray[np.bool_]
 ) -> tuple[Array, Array, NDArray[np.bool_]]:
-    """The minimiser, duals, and which rows have left the system (m,), not those of ``stay`` (m,)."""
+    """The minimiser, duals, and the rows (m,) that have left the system; those of ``stay`` (m,) cannot leave."""
     now, duals = _begin(model), np.empty(len(model.right))
     inside, gone = np.arange(len(duals)), np.zeros(len(duals), bool)
     best, least, idle = (now.x, now.a), np.inf, 0
@@ -138,12 +139,12 @@ def _minimise(
             best, least = (now.x, now.a), left
         open_share = gap / max(abs(_value(model, now.x, s)), 1e-300)
         if (open_share <= tolerance and residual <= min(tolerance, RESIDUAL)) or idle > 8:
-            break  # rounding has the last word
+            break  # no further progress in float64
         if not np.isfinite(max(open_share, residual)):
             break
         try:
             _advance(model, now, s, dual_residual, gap / (2 * len(s)))
-        except sla.LinAlgError:  # so near to the end that float64 sees no curvature
+        except sla.LinAlgError:  # so near to the minimum that float64 resolves no curvature
             break
         placed = (np.minimum(now.low, now.high) < PLACED * (now.low + now.high)) & ~stay[inside]
         if LEAVING * len(inside) < np.count_nonzero(placed) <= len(inside) - STAYING * len(now.x):
@@ -190,7 +191,7 @@ def _advance(model: HingeModel, now: _Iterate, s: Array, dual_residual: Array, m
     t = min(_reach(now.low, da), _reach(now.high, -da), _reach(now.z_low, d_low), _reach(now.z_high, d_high))
     ahead = (now.low + t * da) @ (now.z_low + t * d_low) + (now.high - t * da) @ (now.z_high + t * d_high)
     row_c = model.right + model.left
-    share = row_c / float(row_c.mean())  # a row of large C is as so many rows of one C
+    share = row_c / float(row_c.mean())  # a row with large C counts like several rows
     target = share * (mu * (float(ahead) / (2 * len(da)) / mu) ** 3)
     dx, da, d_low, d_high = direction(
         target - now.low * now.z_low - da * d_low, target - now.high * now.z_high + da * d_high

@@ -1,4 +1,4 @@
-"""How code is compiled that runs a million times: by numba, when it is first called, and kept on disk."""
+"""Compile hot loops with numba, when they are first called; compiled code is cached on disk."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-#: Without the interpreter's lock, with divisions as NumPy has them.
+#: Options of numba: release the GIL, and divide like NumPy.
 OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 
 Compiled = Callable[..., Any]
 
-_waiting: list[Callable[[], None]] = []  # who wants to know when the compiler starts
+_waiting: list[Callable[[], None]] = []  # called when the compiler starts
 
 
 def jit(source: Compiled) -> Compiled:
-    """The function, compiled; numba is loaded here, by who needs it."""
+    """The compiled function; imports numba."""
     import numba
 
     _listen()
     try:
         made: Compiled = numba.njit(source, cache=True, **OPTIONS)
-    except RuntimeError:  # no folder may be written to
+    except RuntimeError:  # no folder is writable
         made = numba.njit(source, **OPTIONS)
     return made
 
@@ -40,7 +40,7 @@ def watched_compiler(on_compile: Callable[[], None]) -> Iterator[None]:
 
 @cache
 def _listen() -> None:
-    """Let numba say when it compiles, which it does not where it finds what it needs on disk."""
+    """Register a listener for numba's compiler, which is not called for code that is cached on disk."""
     from numba.core import event
 
     class Compiling(event.Listener):
@@ -48,6 +48,6 @@ def _listen() -> None:
             while _waiting:
                 _waiting.pop()()
 
-        on_end = on_start  # a class without it would not be a listener
+        on_end = on_start  # required by numba's listener interface
 
     event.register("numba:compile", Compiling())  # type: ignore[no-untyped-call]

@@ -1,9 +1,9 @@
-"""The hard margin of several classes on a pool of rows, exactly: Newton for soft margins, Wolfe's method where needed.
+"""The exact hard margin of several classes on a working set: Newton for soft margins, Wolfe's method if needed.
 
-A soft margin whose C no dual reaches is the hard margin. C grows until that is so, each solve starting from the
-last; the duals, scaled to sum 1, are weights of the convex hull of Kesler's vectors and give the upper bound. Where no
-C is enough, because rows are not separable or nearly so, Wolfe's method (nearest.py) decides on Kesler's vectors
-themselves, within a working set of (row, rival) pairs that grows by the lowest ones.
+A soft margin is the hard margin if no dual reaches C. C grows until that is so, each solve starting from the last; the
+duals, scaled to sum 1, are weights of the convex hull of Kesler's vectors and give the upper bound. If no C is enough,
+because rows are not or hardly separable, Wolfe's method (nearest.py) solves Kesler's vectors themselves, on a set of
+(row, rival) pairs that grows by the lowest ones.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from coremargin.maths.nearest import Status, nearest_point
 from coremargin.maths.simplex_newton import ClassesModel, Minimum, minimise_classes
 from coremargin.maths.stopping import may_stop
 
-#: Prices, in units of one over the squared length R of the longest row: enough for margins above R / 3,000.
+#: Values of C, in units of 1 / R^2 for the length R of the longest row: enough for margins above R / 3,000.
 C_VALUES = (1e5, 1e7)
-#: Relative gap of the first solve with a C, which shows whether it separates the rows.
+#: Relative gap of the first solve with each C, which shows whether it separates the rows.
 ROUGH = 1e-3
-#: Rows that a large pool is solved on at first, and that are added at a time; until none are, to this tolerance.
+#: Rows that a large working set is solved on at first, and rows added at a time; tolerance until none are added.
 WORK, COARSE = 4000, 1e-2
 #: Pairs that one round of Wolfe's method adds, and rounds.
 BATCH, ROUNDS = 200, 1000
@@ -32,10 +32,10 @@ BATCH, ROUNDS = 200, 1000
 
 @dataclass(frozen=True)
 class KeslerSolution:
-    """Maximum-margin hypothesis of the pool.
+    """Maximum-margin hypothesis of the working set.
 
-    at (K, p) with ||V||_F = 1, zero when the hull holds the origin; weights (m, K), sum 1, nothing at own classes;
-    upper: the bound that they prove.
+    at (K, p) with ||V||_F = 1, zero if the hull contains the origin; weights (m, K), sum 1, 0 at own classes; upper:
+    the bound that they prove.
     """
 
     at: Array
@@ -47,7 +47,7 @@ class KeslerSolution:
 def solve_kesler(rows: Array, codes: Codes, classes: int, *, tolerance: float = 1e-10) -> KeslerSolution:
     """Maximum-margin hypothesis of rows (m, p) of classes codes (m,) below ``classes``, which are at least two.
 
-    tolerance: relative gap between margin and bound on the pool.
+    tolerance: relative gap between margin and bound on the working set.
     """
     work = _first(codes, WORK)
     found = KeslerSolution(np.zeros((classes, rows.shape[1])), np.zeros((len(rows), classes)), np.inf, "stalled")
@@ -111,7 +111,7 @@ class _Pairs:
         self.rows, self.codes, self.classes = rows, codes, classes
 
     def vectors(self, pairs: NDArray[np.intp]) -> tuple[Array, Array | None]:
-        """(n, K q): the vectors of some pairs; where the span of their rows is narrower, in its basis (q, p)."""
+        """(n, K q): the vectors of some pairs; if the span of their rows is narrower, in its basis (q, p)."""
         used, place = np.unique(pairs // self.classes, return_inverse=True)
         flat, basis = self.rows[used], None
         if flat.shape[1] > len(used):
@@ -123,7 +123,7 @@ class _Pairs:
         return z.reshape(len(pairs), -1), basis
 
     def levels(self, at: Array) -> Array:
-        """<V, z> (m K,) of all pairs; inf where the rival is the row's own class."""
+        """<V, z> (m K,) of all pairs; inf if the rival is the row's own class."""
         scores, own = self.rows @ at.T, (np.arange(len(self.codes)), self.codes)
         levels = scores[own][:, None] - scores
         levels[own] = np.inf
@@ -145,7 +145,7 @@ def _wolfe(rows: Array, codes: Codes, weights: Array, tolerance: float, zero: fl
         status = found.status
         weights = np.zeros_like(weights)
         weights.ravel()[work] = found.weights / found.weights.sum()
-        # Not the sum that the weights give: near the origin little of that is left but rounding.
+        # Not the sum by the weights, which near the origin is mostly rounding error.
         point = found.point.reshape(len(point), -1)
         point = point if basis is None else point @ basis
         if status == "zero":

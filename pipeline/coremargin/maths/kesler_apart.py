@@ -1,14 +1,13 @@
-"""The hard margin of several classes where rows differ in length by many orders: rows and constant are measured apart.
+"""The hard margin of several classes if lengths of rows differ by many orders: separates rows from the constant. The
+constant, the last entry of every row, is as long as the longest row. In float64, rows of ordinary length then nearly
+vanish next to it. But with a constant much longer than the rows that carry the margin, the intercepts are practically
+free, and the weights of each class balance. Moreover a constraint may be scaled: one very long row only determines on
+which side of its direction the hypothesis lies.
 
-The constant, the last entry of every row, is as long as the longest row. Beside rows of ordinary length float64 then
-sees little but the constant. But a constant much longer than the rows that carry the margin is as good as none: the
-intercepts are free, and weights give each class what they take from it. And a constraint may be scaled: one very long
-row only says on which side of its direction the hypothesis lies.
-
-So the pool is solved with rows about their median, long ones shortened, and a constant that is many times their usual
-distance. This finds the pairs of row and rival that carry the margin. Their weights are then found for the rows as they
-are: the shortest sum whose weights give each class as much as they take, by least squares on rows scaled to one length,
-and rounded so that what is given and taken is the same to the last bit, for the bound has it times the constant.
+So the working set is solved with rows about their median, long ones shortened, and a constant that is many times their
+usual distance. This finds the pairs of row and rival that carry the margin. Their weights are then computed for the
+original rows: the shortest sum with balanced weights, by least squares on rows scaled to one length, and rounded so
+that they balance to the last bit, because the bound multiplies any imbalance by the constant.
 """
 
 from __future__ import annotations
@@ -32,21 +31,21 @@ if TYPE_CHECKING:
     from coremargin.maths.margin import Array
     from coremargin.maths.multiclass import Codes
 
-#: Rows are shortened to so many times their median distance from their median. The first tells float64 more about the
-#: rows, the second more about which of them carry the margin.
+#: Rows are shortened to these multiples of their median distance from the median. The first resolves the rows better,
+#: #: the second the choice of those that carry the margin.
 CUTS = 2.0**14, 2.0**20
-#: Weights are multiples of this, which all numbers up to 1 can be, but for those below ROUGH, of very long rows.
+#: Weights are multiples of GRID, which float64 represents up to 1, except weights below ROUGH, of very long rows.
 GRID, ROUGH = 2.0**-53, 2.0**-24
-#: Rows of so many times the median distance are long; their margins are kept this share of their length clear.
+#: Rows of LONG times the median distance are long; their margins have a reserve of SPARE times their length.
 LONG, SPARE = 1024.0, 2.0**-47
-#: Entries of a table of pairs that the driver makes, be it by coordinates or by pairs: factors of it take a second.
+#: Most entries of a table of pairs, by coordinates or by pairs: its factorisation takes a second.
 TABLE = 4_000_000
 
 
 def solve_apart(rows: Array, codes: Codes, classes: int, constant: float, *, tolerance: float) -> KeslerSolution:
-    """Maximum-margin hypothesis of rows (m, d), to which the ``constant`` is to be added, 0: no intercepts.
+    """Maximum-margin hypothesis of rows (m, d) without their ``constant``, 0: no intercepts.
 
-    at is (K, d + 1). "stalled" where float64 does not find one, or not that there is none.
+    at is (K, d + 1). "stalled" if float64 can neither find one nor show that there is none.
     """
     pairs = _Pairs(rows, codes, classes, constant)
     tried = []
@@ -60,10 +59,10 @@ def solve_apart(rows: Array, codes: Codes, classes: int, constant: float, *, tol
 
 
 def upper_apart(rows: Array, codes: Codes, weights: Array, constant: float) -> float:
-    """No hypothesis has a larger margin on data that hold these rows (m, d); rounded up.
+    """No hypothesis has a larger margin on data with these rows (m, d); rounded up.
 
-    As ``upper_bound``, which takes rows and constant together: there the last bits of the weights count times the
-    constant, here what each class is given and what is taken from it cancel before they are multiplied.
+    As ``upper_bound``, which takes rows and constant together and multiplies rounding errors of the weights by the
+    constant. Here the weights of each class cancel before they are multiplied.
     """
     used = weights.any(axis=1)
     rows, codes, weights = rows[used], codes[used], weights[used]
@@ -80,9 +79,9 @@ def upper_apart(rows: Array, codes: Codes, weights: Array, constant: float) -> f
 
 
 def _clear(rows: Array, codes: Codes, w: Array, b: Array, margin: float) -> None:
-    """Turn W (K, d) until very long rows have the margin and what rounding takes from theirs: a few units of rounding.
+    """Rotate W (K, d), by a few units of rounding, until very long rows have the margin plus their rounding error.
 
-    Of a row of length 1e14 the last bit of W decides about a margin of 0.01, and nothing else depends on that bit.
+    For a row of length 1e14 the last bit of W decides about a margin of 0.01, and nothing else depends on that bit.
     """
     for x, own in zip(rows, codes, strict=True):
         may_stop()
@@ -98,7 +97,7 @@ def _clear(rows: Array, codes: Codes, w: Array, b: Array, margin: float) -> None
 class _Pairs:
     """Pairs of row and rival; rows are about their median, wide ones in coordinates of their span.
 
-    scale (m,): what rows are divided by where lengths matter.
+    scale (m,): divisors of rows for computations that depend on lengths.
     """
 
     def __init__(self, rows: Array, codes: Codes, classes: int, constant: float) -> None:
@@ -115,12 +114,12 @@ class _Pairs:
             self.rows = factor.T * self.scale[:, None]
 
     def solved(self, cut: float, tolerance: float) -> KeslerSolution:
-        """The solution whose pairs are those of shortened rows and of a constant of ``cut`` times the usual length."""
+        """The solution for the pairs of shortened rows with a constant of ``cut`` times the usual length."""
         flat = self.rows / np.maximum(self.scale / cut, 1.0)[:, None]
         last = np.full((len(flat), int(self.intercept)), cut * self.usual)
         found = solve_kesler(np.hstack([flat, last]), self.codes, self.classes, tolerance=tolerance)
         origin = replace(found, at=np.zeros((self.classes, self.given.shape[1] + 1)), upper=np.inf, status="stalled")
-        weights = self.weighed(found.weights)
+        weights = self.shortest_weights(found.weights)
         if weights is None:
             return origin
         upper = upper_apart(self.given, self.codes, weights, self.constant)
@@ -133,15 +132,15 @@ class _Pairs:
         return replace(origin, at=at, status=found.status) if at.any() else origin
 
     def margin(self, at: Array) -> float:
-        """The smallest margin of the rows that are not very long, whose margins ``_clear`` sees to."""
+        """The smallest margin of all but very long rows, which ``_clear`` treats."""
         usual = np.flatnonzero(self.scale <= LONG)
         return float(margins(scores_of(self.given[usual], at, self.constant), self.codes[usual])[0].min())
 
-    def weighed(self, guess: Array) -> Array | None:
-        """Weights (m, K), sum 1, of the shortest sum of the pairs that have some in ``guess``; None: none found.
+    def shortest_weights(self, guess: Array) -> Array | None:
+        """Weights (m, K), sum 1, of the shortest sum of the pairs with weight in ``guess``; None: none found.
 
-        Pairs whose weight would be below 0 leave, the lower half of them at a time: few steps, however many pairs there
-        are; all of them at once would at times leave a longer sum.
+        Pairs whose weight would be negative are removed, the lower half of them at a time: few steps for any number of
+        pairs; removing all at once would sometimes give a longer sum.
         """
         row, rival = self._distinct(*np.nonzero(guess))
         size = self.classes * self.rows.shape[1]
@@ -160,7 +159,7 @@ class _Pairs:
         return None
 
     def _distinct(self, row: NDArray[np.intp], rival: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """The pairs (n,) in their order, of rows of a class that are equal those of the first."""
+        """The pairs (n,) in their order; of equal rows of a class, those of the first only."""
         used, place = np.unique(row, return_inverse=True)
         pairs = np.column_stack([self.codes[used], self.given[used]])
         _, first, same = np.unique(pairs, axis=0, return_index=True, return_inverse=True)
@@ -168,14 +167,14 @@ class _Pairs:
         return pairs[:, 0], pairs[:, 1]
 
     def _given(self, row: NDArray[np.intp], rival: NDArray[np.intp]) -> Array:
-        """(K, n): 1 / scale for the class that a pair gives to, -1 / scale for the one that it takes from."""
+        """(K, n): 1 / scale for the class to which a pair adds, -1 / scale for the one from which it subtracts."""
         given, every = np.zeros((self.classes, len(row))), np.arange(len(row))
         given[self.codes[row], every] = 1.0 / self.scale[row]
         given[rival, every] = -1.0 / self.scale[row]
         return given
 
     def _shortest(self, row: NDArray[np.intp], rival: NDArray[np.intp]) -> Array | None:
-        """Weights (n,) of scaled pairs whose sum is the shortest of all that balance; None: there are none."""
+        """Balanced weights (n,) of scaled pairs with the shortest sum; None: there are none."""
         rules = (1.0 / self.scale[row])[None, :]
         if self.intercept:
             rules = np.vstack([rules, self._given(row, rival)])
@@ -217,44 +216,46 @@ class _Pairs:
         return at / (float(np.linalg.norm(at)) or 1.0)
 
     def _balanced(self, weights: Array) -> Array:
-        """The same, rounded so that each class is given exactly what is taken from it, as near as float64 has it."""
+        """The weights rounded so that each class balances exactly, as close to the originals as possible."""
         small = (weights > 0.0) & (weights < ROUGH)
-        weights = weights / self._settled(self._countered(weights, small)).sum()  # what that adds is not little
+        weights = (
+            weights / self._balanced_on_grid(self._with_balanced_small(weights, small)).sum()
+        )  # the added weight is not negligible
         rounded = np.where(small, weights, np.round(weights / GRID) * GRID)
-        return np.maximum(self._settled(self._countered(rounded, small)), 0.0)
+        return np.maximum(self._balanced_on_grid(self._with_balanced_small(rounded, small)), 0.0)
 
-    def _settled(self, weights: Array) -> Array:
-        """With other weights on the heaviest pairs that connect the classes, until they balance to the grid."""
+    def _balanced_on_grid(self, weights: Array) -> Array:
+        """Change the weights of the heaviest pairs that connect the classes, so that all balance on the grid."""
         found = weights.copy()
         row, rival = np.nonzero(found)
         tree = _heaviest_tree(found[row, rival], self.codes[row], rival, self.classes)
-        for k, edge in tree:  # from the leaves on: each class settles with the one above it
+        for k, edge in tree:  # from the leaves on: balance each class with its parent
             place = row[edge], rival[edge]
             excess = round(float(class_balance(found, self.codes)[k]) / GRID) * GRID
             found[place] += -excess if self.codes[place[0]] == k else excess
         return found
 
-    def _countered(self, weights: Array, small: NDArray[np.bool]) -> Array:
-        """With as small a weight on a pair of the same classes the other way round for each ``small`` one (m, K).
+    def _with_balanced_small(self, weights: Array, small: NDArray[np.bool]) -> Array:
+        """Balance each ``small`` weight (m, K) by an equal one on a pair of the same classes in the other direction.
 
-        Below the grid there is nothing else that could balance them; rows of usual length add nothing to the sum.
+        Nothing else can balance weights below the grid; with rows of usual length, these add nothing to the sum.
         """
         found = weights.copy()
         for row, rival in np.argwhere(small).tolist():
             own = self.codes[row]
             others = np.flatnonzero((self.codes == rival) & (self.scale <= LONG))
-            if len(others):  # the lightest, to which most is added of what is so small
+            if len(others):  # the lightest, which loses least of so small a weight by rounding
                 found[others[int(weights[others, own].argmin())], own] += weights[row, rival]
         return found
 
 
 def _noise(table: Array) -> float:
-    """What of a table's largest singular value is rounding."""
+    """Singular values below this share of the largest are rounding errors, for a table of this shape."""
     return float(np.finfo(np.float64).eps * max(*table.shape))
 
 
 def _heaviest_tree(weights: Array, own: Codes, rival: NDArray[np.intp], classes: int) -> list[tuple[int, int]]:
-    """(class, edge) from the leaves of a tree on: the heaviest edges that connect the classes, and no circle."""
+    """(class, edge) from the leaves on, of the maximum spanning tree of the classes."""
     above, tree = list(range(classes)), []
 
     def root(k: int) -> int:

@@ -1,4 +1,4 @@
-"""Rows by their values at a point: which lie below a level, without a copy of all rows in another precision."""
+"""Find rows whose values at a point are below a level, without a copy of all rows in another precision."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from coremargin.maths.margin import SHORTEST, Array, gamma
 from coremargin.maths.rows import Rows, is_sparse, lengths, products, signed, take, weighted_sum
 
-#: Sparse rows of at most so many features are solved as dense ones.
+#: Sparse rows of at most this many features are solved as dense ones.
 NARROW = 1000
-#: Rows whose mean is the point near which dense rows are looked at, and rows that are looked at in float64 at a time.
+#: Rows for the mean at which dense rows are centred, and rows evaluated in float64 at a time.
 CENTRE_ROWS, EXACT_ROWS = 4096, 4096
 
 
@@ -50,7 +50,7 @@ class Levels:
         return np.asarray((self.rows[places] - self._centre) * self._signs[places, None], np.float64)
 
     def first(self, batch: int) -> NDArray[np.intp]:
-        """A cold working set: the rows of each group nearest to the other along the line between the means."""
+        """The first rows without a warm start: those of each group nearest to the other, between the means."""
         means = [
             weighted_sum(take(self.rows, mine), self._signs[mine] / len(mine)) - self._signs[mine].mean() * self._centre
             for mine in self.members
@@ -60,9 +60,10 @@ class Levels:
         return np.concatenate([mine[np.argsort(levels[mine], kind="stable")[:batch]] for mine in self.members])
 
     def violators(self, point: Array, bases: Array, batch: int) -> tuple[NDArray[np.intp], float]:
-        """Rows of which z.point is below their group's ``bases`` (g,), the lowest ``batch`` a group; the gap over all.
+        """Rows with z.point below their group's ``bases`` (g,), the lowest ``batch`` per group; and the gap over all
+        rows.
 
-        All rows are ranked in their own precision; where that does not decide which are below, float64 does.
+        All rows are ranked in their own precision, and in float64 if that does not decide which are below.
         """
         length = float(np.linalg.norm(point))
         levels, error = self._fast(point / length)
@@ -83,7 +84,7 @@ class Levels:
     def _fast(self, point: Array) -> tuple[NDArray[np.floating[Any]], float]:
         """z.point (m,) for a point of length 1 in the rows' own precision, and a bound on the error.
 
-        In float64, with no error that counts, where the rows' own precision overflows.
+        In float64, with a negligible error, if the rows' own precision overflows.
         """
         dtype = self.rows.dtype if self._coarse else np.dtype(np.float64)
         levels = self._in(dtype, point)
@@ -107,7 +108,7 @@ class Levels:
 def _perhaps_below(
     levels: NDArray[np.floating[Any]], mine: NDArray[np.intp], level: float, error: float, batch: int
 ) -> NDArray[np.intp]:
-    """Those of the rows ``mine`` below a level, within the error; only the lowest, if enough are surely below."""
+    """The rows of ``mine`` that may be below a level, given the error; only the lowest, if enough certainly are."""
     if not error:
         return mine[levels[mine] < level]
     some = levels[mine].astype(np.float64)

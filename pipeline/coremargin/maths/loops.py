@@ -14,7 +14,7 @@ Array = NDArray[np.float64]
 
 
 def step_begins() -> None:
-    """Compiled solves are short, and end by themselves."""
+    """Do nothing: compiled solves are short, and are not interrupted."""
 
 
 def split(q: Array, m: int, column: Array) -> tuple[Array, Array]:
@@ -35,7 +35,7 @@ def split(q: Array, m: int, column: Array) -> tuple[Array, Array]:
 
 
 def clear(q: Array, m: int, vector: Array) -> None:
-    """Take out of a vector (d,), in place, what lies in the basis."""
+    """Subtract from a vector (d,), in place, its projection on the basis."""
     part = np.empty(m)
     for k in range(m):
         total = 0.0
@@ -62,7 +62,7 @@ def carried(
 
 def lowest(rows: Array, blocked: Array, first: int, stop: int, point: Array) -> tuple[float, int]:
     """The smallest of rows.point + blocked (n,) from row ``first`` to ``stop`` - 1, and its place."""
-    levels = rows[first:stop] @ point  # of many rows: here BLAS is worth its call
+    levels = rows[first:stop] @ point  # for many rows, a call of BLAS pays
     least, place = np.inf, first
     for k in range(stop - first):
         level = levels[k] + blocked[first + k]
@@ -72,7 +72,7 @@ def lowest(rows: Array, blocked: Array, first: int, stop: int, point: Array) -> 
 
 
 def solve_upper(r: Array, m: int, head: Array) -> Array:
-    """The triangular system of the first m columns, from the last row up."""
+    """Solve the triangular system of the first m columns, from the last row up."""
     solution = head[:m].copy()
     for j in range(m - 1, -1, -1):
         solution[j] /= r[j, j]
@@ -82,7 +82,7 @@ def solve_upper(r: Array, m: int, head: Array) -> Array:
 
 
 def delete_column(q: Array, r: Array, m: int, k: int) -> None:
-    """The factors without column k, in place: rotations make the others triangular again."""
+    """Remove column k from the factors, in place: rotations make the others triangular again."""
     for j in range(k, m - 1):
         for i in range(j + 2):
             r[i, j] = r[i, j + 1]

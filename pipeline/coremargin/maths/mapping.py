@@ -1,6 +1,6 @@
-"""What a feature map is: rows (n, d) go in, rows (n, M) come out, tile by tile.
+"""The base class of feature maps, which map rows (n, d) to rows (n, M), tile by tile.
 
-Tiles have one size, so that the bits of a mapped row depend on that row alone, not on its neighbours.
+Tiles have a fixed size, so that the bits of a mapped row depend on that row alone, not on its neighbours.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-#: Numbers of a tile: it stays in the second-level cache.
+#: Numbers in a tile: it stays in the second-level cache.
 _TILE = 1 << 17
-#: Rows of a tile, at most and at least, which is what they are a multiple of. Of other numbers of rows the last ones
-#: take another path through OpenBLAS, with other roundings (found: 256 rows, of which the last 16; on one thread).
+#: Most and least rows of a tile; other sizes are multiples of the least. With other numbers of rows the last ones take
+#: another path through OpenBLAS, with other roundings (found: 256 rows, of which the last 16; on one thread).
 _ROWS = (240, 48)
-#: By how much a row may be longer than its map allows: what rounding does where landmarks almost coincide.
+#: Share by which a mapped row may be too long, by rounding if landmarks almost coincide.
 ROUNDED = 1e-3
 
 
@@ -38,21 +38,21 @@ class FeatureMap(ABC):
 
     @abstractmethod
     def numbers(self) -> dict[str, NDArray[Any]]:
-        """The arrays that it is made of, by name."""
+        """The arrays of the map, by name."""
 
     @abstractmethod
     def longest(self, lengths: Array) -> Array:
-        """Lengths (c,) that no mapped row exceeds, of rows of at most these lengths (c,)."""
+        """Upper bounds (c,) on the lengths of mapped rows, for rows of at most these lengths (c,)."""
 
     @abstractmethod
     def moves(self, longest: float) -> float:
-        """How far mapped rows may be from the exact ones, at most: computed here, and by the verifier.
+        """Upper bound on the distance of a mapped row from the exact one, if computed here or by the verifier.
 
-        longest: of the rows that are mapped.
+        longest: upper bound on the lengths of the rows.
         """
 
     def surest(self) -> float:
-        """A length up to which rounding does not decide about mapped rows; infinite where it never does."""
+        """The largest length at which rounding errors of mapped rows are small enough; infinite if they always are."""
         return np.inf
 
     @abstractmethod
@@ -72,7 +72,7 @@ class FeatureMap(ABC):
     def into(self, rows: NDArray[Any] | csr_array, out: Array) -> Array:
         """Map rows (n, d), of any precision, to ``out`` (n, M); returns the squares (n,) of the mapped rows' lengths.
 
-        What overflows is not finite.
+        Numbers that overflow are not finite.
         """
         n, step = rows.shape[0], self.tile_rows
         found = np.empty(n)

@@ -1,4 +1,4 @@
-"""THE definitions: margins, bounds, certificates, and the rounding that keeps them true.
+"""The definitions of margins, bounds and certificates, with rounding that keeps them true.
 
 Hard margin. A hypothesis is (w, b) with w (d,) and ||w|| = 1; the margin of a row x of class y in {-1, +1} is
 y (w.x + b). rho* is the largest smallest margin.
@@ -45,11 +45,11 @@ POSITIVE, NEGATIVE = 0, 1
 
 #: Directions shorter than this have lengths whose squares underflow.
 SHORTEST = 1e-100
-#: Components below this have squares that underflow.
+#: Squares of components below this underflow.
 VANISHED = 2e-154
-#: Numbers of rows that are copied at a time where many small sets of rows are looked at.
+#: Numbers of rows that are copied at a time for many small sets of rows.
 _ENTRIES = 1 << 20
-#: A relative gap of the bounds that counts as none: what stands for epsilon = 0.
+#: A relative gap of the bounds that counts as zero, for epsilon = 0.
 EXACT = 1e-8
 
 
@@ -86,8 +86,8 @@ def safe_projections(rows: Rows, signs: NDArray[np.integer], directions: Array) 
 
     Parameters
     ----------
-    rows: (n, d); signs: (n,) in {-1, +1}; directions: (d, k), one hypothesis a column. What overflows is -inf: it
-    proves nothing, and no later minimum loses it.
+    rows: (n, d); signs: (n,) in {-1, +1}; directions: (d, k), one hypothesis a column. Values that overflow are -inf,
+    which proves nothing and stays the minimum.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         bound = signs[:, None] * projections(rows, directions) - 2 * projection_error(rows, directions)
@@ -97,7 +97,7 @@ def safe_projections(rows: Rows, signs: NDArray[np.integer], directions: Array) 
 def smallest_projections(rows: Rows, signs: NDArray[np.integer], directions: Array) -> Array:
     """Smallest ``safe_projections`` (2, k) of the positive and the negative class, inf where one has no row.
 
-    Rows are ranked in their own precision: only those that may be smallest are looked at in float64.
+    Rows are ranked in their own precision; only those that may be smallest are evaluated in float64.
     """
     dtype = np.dtype(np.float64) if is_sparse(rows) else rows.dtype
     fast, found = products(rows, directions, dtype), np.full((2, directions.shape[1]), np.inf)
@@ -109,7 +109,7 @@ def smallest_projections(rows: Rows, signs: NDArray[np.integer], directions: Arr
         values = sign * fast[:, mine]
         if not len(mine):
             continue
-        with np.errstate(invalid="ignore"):  # what overflowed is a candidate: hence "not above"
+        with np.errstate(invalid="ignore"):  # NaN after an overflow is a candidate: hence "not above"
             near = mine[(~(values > (values.min(axis=1) + 3 * error)[:, None])).any(axis=0)]
         for part in np.array_split(near, 1 + len(near) // 4096):
             exact = safe_projections(take(rows, part), np.full(len(part), sign), directions)
@@ -121,7 +121,7 @@ def best_offset(smallest: Array, intercept: bool) -> Array:
     """Best b (k,) for the smallest signed projections (2, k) of the positive and the negative class."""
     if not intercept:
         return np.zeros(smallest.shape[1])
-    with np.errstate(invalid="ignore"):  # inf - inf: a class was not seen yet
+    with np.errstate(invalid="ignore"):  # inf - inf: a class has no rows yet
         return np.asarray((smallest[NEGATIVE] - smallest[POSITIVE]) / 2)
 
 
@@ -158,10 +158,10 @@ def dual_vector(rows: Rows, signs: NDArray[np.integer], weights: Array) -> Array
 
 
 def upper_bound(rows: Rows, signs: NDArray[np.integer], weights: Array, intercept: bool) -> float:
-    """No hypothesis has a larger margin on any data that holds these rows (m, d); rounded up.
+    """No hypothesis has a larger margin on any data with these rows (m, d); rounded up.
 
-    ``weights`` (m,) are normalised as ``normalised_weights`` gives them. Any weights are valid: their quality decides
-    how tight the bound is, never whether it is true. With intercept a missing class leaves the margin unbounded.
+    ``weights`` (m,) are from ``normalised_weights``. The bound is true for any weights; good ones make it tight. With
+    intercept, the margin is unbounded if a class is missing.
     """
     if intercept and not ((signs > 0).any() and (signs < 0).any()):
         return np.inf
@@ -191,7 +191,7 @@ def upper_bounds(
     signed, starts = shares * signs[rows], np.searchsorted(owner, np.arange(sets + 1))
     long, mean, some = np.zeros(sets), np.zeros(sets), np.zeros(sets, bool)
     step = max(1, _ENTRIES // max(1, x.shape[1] * int(np.diff(starts).max(initial=1))))
-    for first in range(0, sets, step):  # some at a time: rows are copied for it
+    for first in range(0, sets, step):  # in parts, because rows are copied
         stop = min(first + step, sets)
         mine, cut = slice(starts[first], starts[stop]), starts[first:stop] - starts[first]
         part = x[rows[mine]]
@@ -223,9 +223,9 @@ def ratio(lower: float, upper: float) -> float:
 
 
 def is_certified(lower: float, upper: float, epsilon: float) -> bool:
-    """True when two bounds above 0 prove epsilon: lower >= (1 - epsilon) upper, of a margin and of a value alike.
+    """True if two bounds above 0 prove epsilon: lower >= (1 - epsilon) upper, for a margin and for a value alike.
 
-    In exact numbers, as the verifier has it: no rounding certifies, none withholds.
+    In exact arithmetic, as in the verifier, so that rounding does not affect the result.
     """
     if not (np.isfinite(upper) and np.isfinite(lower) and lower > 0):
         return False
@@ -235,7 +235,7 @@ def is_certified(lower: float, upper: float, epsilon: float) -> bool:
 def meets(rows: Rows, signs: NDArray[np.integer], weights: Array, intercept: bool) -> bool:
     """Whether normalised weights (m,) of rows (m, d) combine to zero, so that nothing separates the rows.
 
-    With an intercept the rows' common offset takes no part in it, and is taken out of rows that are dense.
+    With an intercept the rows' common offset does not matter, and is subtracted from dense rows.
     """
     used = np.flatnonzero(weights)
     x, share = as_float64(take(rows, used)), weights[used]
@@ -247,10 +247,10 @@ def meets(rows: Rows, signs: NDArray[np.integer], weights: Array, intercept: boo
 
 
 def cancels(rows: Rows, mixes: Array, weights: Array) -> bool:
-    """Whether nothing but rounding is left of each feature in sums of rows (m, d), mixed by each column of (m, k).
+    """Whether sums of rows (m, d) with the columns of ``mixes`` (m, k) are zero in each feature, up to rounding.
 
-    weights (m,) >= 0: what rounding is a share of, times the values of a feature. A sum may be tiny compared with
-    the rows' lengths because one feature has large values, while another one separates the rows.
+    weights (m,) >= 0: rounding errors are relative to these times the values of a feature. A sum may be tiny compared
+    with the rows' lengths because one feature has large values, while another one separates the rows.
     """
     x = scaled_columns(rows, unit_scales(rows))
     return bool((np.abs(weighted_sums(x, mixes)) <= nothing_share(rows.shape[1]) * weighted_sum(abs(x), weights)).all())
@@ -273,22 +273,22 @@ def scaled_columns(rows: Rows, scales: Array) -> Rows:
 
 
 def is_nothing(upper: float, size: float, features: int) -> bool:
-    """An upper bound that is zero for rows of this weighed length: what is above 0 is rounding of their sum.
+    """Whether an upper bound is zero for rows of this weighted length, up to rounding of their sum.
 
-    One long row somewhere else makes no margin zero: only the rows that carry the proof count.
+    Only the rows that carry the proof count, so that a long row elsewhere makes no margin zero.
     """
     return bool(np.isfinite(upper)) and upper <= nothing_share(features) * size
 
 
 def nothing_share(features: int) -> float:
-    """What rounding may leave of a sum that is zero, as a share of what was added up."""
+    """The rounding error of a sum that is zero, relative to the sizes of its terms."""
     return min(32 * gamma(2 * features + 18), 5e-13)
 
 
 def true_lengths(rows: Rows) -> Array:
-    """||x|| (n,) of rows (n, d), however short they are: squares of small numbers vanish, and zero is what is claimed.
+    """||x|| (n,) of rows (n, d) without underflow of squares, as claims of zero depend on them.
 
-    Where lengths only bound an error ``rows.lengths`` does, which makes no copy.
+    If lengths only bound an error, ``rows.lengths`` is enough, and makes no copy.
     """
     largest = np.asarray(abs(rows).max(axis=1).toarray() if is_sparse(rows) else np.abs(rows).max(axis=1, initial=0.0))
     scale = np.ldexp(1.0, -np.clip(np.frexp(largest.ravel())[1], -1000, 1000))

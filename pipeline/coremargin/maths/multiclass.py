@@ -1,9 +1,10 @@
-"""THE definitions for several classes at once: margins, bounds, primal, dual, and what C and the intercept mean.
+"""The definitions for several classes at once: margins, bounds, primal, dual, C and intercept.
 
 (Crammer, Singer 2001; Kesler's construction in Har-Peled, Roth, Zimak 2006, section 6.)
 
-A hypothesis is V (K, p), one row v_k a class; the score of class k is v_k.x and a row gets the class of the largest
-score. A row x of class y has, against a rival class r, the margin (v_y - v_r).x; its margin is the least of these.
+A hypothesis is V (K, p), with a row v_k for each class; the score of class k is v_k.x, and the predicted class is that
+of the largest score. A row x of class y has, against a rival class r, the margin (v_y - v_r).x; its margin is the least
+of these.
 
 Kesler: with z_(x, r) in R^(K p), x in the place of y and -x in that of r, the margin is <V, z_(x, r)>: the problem of
 several classes is that of one class of vectors z and a hyperplane through the origin.
@@ -16,9 +17,9 @@ weights of the row. This is ``LinearSVC(multi_class="crammer_singer", C=C)`` of 
 Dual: a_i >= 0 over rivals with sum_r a_ir <= c_i,  D(a) = sum a - 1/2 || sum a z ||_F^2 <= f*.
 
 Intercept. The construction has none. With one, every row has a last entry, the constant s: the intercept of class k is
-b_k = s V_(k, p) and its square is penalised as (b_k / s)^2, as in LIBLINEAR (``intercept_scaling``). ``constant`` says
-what s is: the length of the longest row, rounded up to a power of two, so that the intercept is on the scale of the
-rows and its product exact. Without an intercept s = 0.
+b_k = s V_(k, p) and its square is penalised as (b_k / s)^2, as in LIBLINEAR (``intercept_scaling``). ``constant`` is s:
+the length of the longest row, rounded up to a power of two, so that the intercept has the scale of the rows and its
+product is exact. Without an intercept s = 0.
 
 For two classes V = (-w, w) / sqrt 2 with a hyperplane's w: the hard margin is sqrt 2 times that of the hyperplane, the
 value of the soft margin half that of the hyperplane's hinge at 2 C.
@@ -66,7 +67,7 @@ def violations(scores: Array, codes: Codes) -> Array:
 
 
 def margins(scores: Array, codes: Codes) -> tuple[Array, NDArray[np.intp]]:
-    """Margins (n,) and the rivals (n,) that have them; of equal rivals the first."""
+    """Margins (n,) and their rivals (n,); of equal rivals the first."""
     own = np.arange(len(codes)), codes
     rivals = scores.copy()
     rivals[own] = -np.inf
@@ -75,7 +76,7 @@ def margins(scores: Array, codes: Codes) -> tuple[Array, NDArray[np.intp]]:
 
 
 def spread(weights: Array, codes: Codes) -> Array:
-    """M (m, K) such that sum a z = M^T X, for weights a (m, K) with nothing at each row's own class."""
+    """M (m, K) such that sum a z = M^T X, for weights a (m, K) that are 0 at each row's own class."""
     m = -weights
     m[np.arange(len(codes)), codes] += weights.sum(axis=1)
     return m
@@ -92,7 +93,7 @@ def class_sums(rows: Rows, m: Array, constant: float) -> Array:
 
 
 def score_error(features: int, longest: float, hypothesis: Array, constant: float) -> float:
-    """Bound on the error of a margin evaluated in float64, and that of who evaluates it in another order.
+    """Bound on the error of a margin evaluated in float64, plus that of an evaluation in another order.
 
     hypothesis (K, d + 1): the last column is for the ``constant``; rows (d,) are no longer than ``longest``.
     """
@@ -116,9 +117,9 @@ def lower_bound(smallest: float, hypothesis: Array) -> float:
 
 
 def upper_bound(rows: Rows, codes: Codes, weights: Array, constant: float) -> float:
-    """No hypothesis has a larger margin on data that hold these rows (m, d); rounded up.
+    """No hypothesis has a larger margin on data with these rows (m, d); rounded up.
 
-    weights (m, K) >= 0, nothing at each row's own class, sum 1 up to rounding.
+    weights (m, K) >= 0, 0 at each row's own class, sum 1 up to rounding.
     """
     m, classes = weights.shape
     total = kesler_sum(rows, codes, weights, constant)
@@ -128,7 +129,7 @@ def upper_bound(rows: Rows, codes: Codes, weights: Array, constant: float) -> fl
 
 
 def class_balance(weights: Array, codes: Codes) -> Array:
-    """r (K,): what each class is given by weights (m, K) less what is taken from it, each sum rounded once."""
+    """r (K,): sums of weights (m, K) of the rows of each class, minus those of pairs with it as rival, rounded once."""
     row, rival = np.nonzero(weights)
     own, found = codes[row], weights[row, rival]
     terms = [[*found[own == k].tolist(), *(-found[rival == k]).tolist()] for k in range(weights.shape[1])]
@@ -136,7 +137,7 @@ def class_balance(weights: Array, codes: Codes) -> Array:
 
 
 def lengths_about(rows: Rows, point: Array) -> Array:
-    """||x - point|| (m,) of rows (m, d), however short; sparse ones are filled in one at a time."""
+    """||x - point|| (m,) of rows (m, d) without underflow; sparse rows are made dense one at a time."""
     if not is_sparse(rows):
         return true_lengths(np.asarray(rows, np.float64) - point)
     found = np.empty(rows.shape[0])
@@ -148,12 +149,12 @@ def lengths_about(rows: Rows, point: Array) -> Array:
 
 
 def meets(rows: Rows, codes: Codes, weights: Array, *, intercept: bool) -> bool:
-    """Whether weights (m, K) that sum to 1 combine to nothing, so that nothing separates the rows (m, d).
+    """Whether weights (m, K) that sum to 1 combine to zero, so that nothing separates the rows (m, d).
 
-    Rows and constant are measured apart: the rows' sum about their mean has to be zero for the rows that carry weight,
-    each feature for itself, and each class be given what is taken from it. The length of the constant is that of other
-    rows, and has no say. An intercept may be as long as the longest row that carries weight: what classes are given too
-    much counts times that.
+    Rows and constant are checked separately: the sum of the rows that carry weight, about their mean, has to be zero in
+    each feature, and the weights of each class have to balance. The length of the constant, which depends on other
+    rows, does not matter. An intercept may be as large as the longest row that carries weight: an imbalance counts
+    times that.
     """
     used = np.flatnonzero(weights.any(axis=1))
     rows, codes, weights = take(rows, used), codes[used], weights[used]

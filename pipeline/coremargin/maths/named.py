@@ -1,4 +1,4 @@
-"""Arrays of a part among those of a whole, by name: ``PART.name``."""
+"""Nested names of arrays: ``PART.name``."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 
 def under(part: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """The arrays of a part, as the whole has them."""
+    """The arrays with the prefix ``PART.``."""
     return {f"{part}.{name}": values for name, values in arrays.items()}
 
 
 def below(part: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Inverse of ``under``: of the arrays of a whole those of this part; none where it has none."""
+    """Inverse of ``under``: the arrays with this prefix, without it; may be empty."""
     return {name.removeprefix(f"{part}."): values for name, values in arrays.items() if name.startswith(f"{part}.")}

@@ -1,4 +1,4 @@
-"""The nearest points of convex hulls, exactly: Wolfe's active-set method on QR factors of differences.
+"""The exact nearest points of convex hulls: Wolfe's active-set method on QR factors of differences.
 
 Minimise || sum_i a_i z_i || over a >= 0 that sum to 1 within each group of rows. One group: the point of a hull
 nearest to the origin (hard margin without intercept). Two groups with z_i = y_i x_i: the nearest points of the
@@ -12,9 +12,9 @@ treatment of several groups by one reference row a group is ours).
 ``walk`` and what it calls is plain code on arrays, which numba compiles as it stands (compiled.py): the outlier search
 takes hundreds of thousands of small solves. The linear algebra is LAPACK's here (factors.py), loops there (loops.py).
 
-Not a solver by others: a bound is the length of an explicit combination of few rows, which an active set ends with and
-an interior point does not, and the outlier search stops the method as soon as its side is clear. The tests hold it
-against daqp.
+Why no general QP solver: a bound is the length of an explicit combination of few rows, which an active-set method
+returns and an interior-point method does not, and the outlier search stops the method as soon as its side is clear.
+Tests compare it with daqp.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ STATUSES: tuple[Status, ...] = ("optimal", "zero", "stalled", "short", "clear")
 DEPENDENT = 1e-13
 #: Weights at or below this are on the boundary.
 VANISHING = 1e-14
-#: What new factors must gain over the last ones, as a share of the squared length; less would go round in circles.
+#: Least gain of new factors over the last ones, as a share of the squared length; with less the method could cycle.
 PROGRESS = 1e-12
-#: Most steps of a solve, in any case: far more than any takes.
+#: Most steps of any solve: far more than needed.
 MOST_STEPS = 100_000
 
 
 @dataclass(frozen=True)
 class Nearest:
-    """Answer of ``nearest_point``.
+    """The result of ``nearest_point``.
 
     point (d,): sum_i a_i z_i; weights (n,): a; gap: the sum over groups of (support level - smallest z.point), which
     bounds ||point||^2 - optimum^2 from above; status: "optimal" (gap within tolerance), "zero" (the hulls meet as

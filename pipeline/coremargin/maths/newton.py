@@ -19,10 +19,10 @@ from coremargin.maths.stopping import may_stop
 
 Array = NDArray[np.float64]
 
-#: A step that promises less than this share of the value is the last one.
+#: A step with a predicted gain below this share of the value is the last one.
 SMALL = 1e-16
 POLISH = 5
-#: Rows that came and went are few when they are so many times fewer than the active ones.
+#: Rows that entered or left the active set are few if there are this many times fewer than active ones.
 FEW = 2.0
 
 
@@ -54,8 +54,8 @@ def minimise_squared_hinge(
 ) -> tuple[Array, float]:
     """Minimise 1/2 p.Rp + far(p - point) + sum_i c_i max(0, 1 - m_i(p))^2 from ``point`` (p,); metric R (p,).
 
-    Returns the minimiser and the model's value there; with a tolerance above SMALL, a point from where a step promises
-    no more than this share of the value.
+    Returns the minimiser and the model's value there; with a tolerance above SMALL, a point where the predicted gain of
+    a step is at most this share of the value.
     """
     model, move, margins = _Model(point, metric, far, rows), np.zeros(len(point)), rows.margins
     value = model.value(move, margins)
@@ -77,7 +77,7 @@ def minimise_squared_hinge(
 
 
 def _polished(model: _Model, move: Array, margins: Array) -> Array:
-    """Newton steps while they shorten the gradient: the dual bound needs it small when the value shows no more."""
+    """Newton steps while they shorten the gradient: the dual bound needs a smaller one than the value shows."""
     gradient, hessian = model.derivatives(move, margins)
     for _ in range(POLISH):
         may_stop()
@@ -114,7 +114,7 @@ class _Model:
         return gradient, self._hessian_of(slack > 0)
 
     def _hessian_of(self, active: NDArray[np.bool_]) -> Array:
-        """From the last one by the rows that came and went, where they are few and nearly all of it stays."""
+        """The Hessian, by an update for rows that entered or left the active set if these are few."""
         new = self._updated(active)
         if new is None:
             new = 2.0 * self._curve(active) + 2.0 * self.far.curve
@@ -164,9 +164,9 @@ def solve(hessian: Array, gradient: Array) -> Array:
 def root(slope: Callable[[float], float]) -> float:
     """Where an increasing function that is negative at 0 vanishes: secants, with a halving after each.
 
-    Not scipy.optimize.brentq: it takes a quarter fewer values of the slope (nine solves, 129 searches), but a job about
-    300,000 x 50 rows needs 34 of them, in 0.09 s, and loading scipy.optimize costs every job 0.12 s of CPU. It also
-    ends by the width of its bracket, not by the slope, and the last bits of all soft margins would change.
+    Why not scipy.optimize.brentq: it takes a quarter fewer values of the slope (nine solves, 129 searches), but a job
+    on 300,000 x 50 rows needs 34 of them, in 0.09 s, and importing scipy.optimize costs every job 0.12 s of CPU. It
+    also stops by the width of its bracket, not by the slope.
     """
     low, high, at_low, at_high = 0.0, 1.0, slope(0.0), slope(1.0)
     small = 1e-13 * abs(at_low)

@@ -1,4 +1,4 @@
-"""Sparse rows on the features that occur in them: texts hashed into a million features have a tenth of these."""
+"""Sparse rows restricted to the features that occur in them: hashed texts use a tenth of a million features."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from numpy.typing import NDArray
 
 from coremargin.maths.rows import Rows, is_sparse
 
-#: Where more than this share of the features occur, leaving out the others is not worth while.
+#: If more than this share of the features occur, dropping the others does not pay.
 MOST = 0.7
 
 
 def on_occurring(rows: Rows) -> tuple[Rows, NDArray[np.intp]] | None:
-    """Rows (n, u) on the features that occur and which these are (u,), increasing; None: rows are best as they are.
+    """Rows (n, u) on the features that occur, and these features (u,), increasing; None if it does not pay.
 
-    So are dense ones, and those of which no row has a value. Values are not copied.
+    None also for dense rows and for rows without values. Values are not copied.
     """
     if not is_sparse(rows) or not rows.nnz:
         return None

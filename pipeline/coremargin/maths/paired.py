@@ -1,7 +1,7 @@
-"""Two classifiers on the same rows: an exact test of whether one is worse, and how much the share of right rows moved.
+"""Compare two classifiers on the same rows: an exact test of whether one is worse, and bounds on the accuracy change.
 
-Only rows that one has right and the other wrong say which is better. Were both as good, each such row would be one or
-the other with probability 1/2: McNemar (1947), with the binomial distribution in the place of its approximation.
+Only rows that exactly one of them predicts correctly show a difference. If both are equally good, each such row is a
+fair coin toss: McNemar's test (1947), with the exact binomial distribution.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 
 def lower_tail(successes: int, trials: int) -> float:
-    """The probability of at most so many heads among so many tosses of a fair coin.
+    """The probability of at most ``successes`` heads in ``trials`` tosses of a fair coin.
 
     The largest term comes from the gamma function, all others from it by ratios, which sum without cancellation.
     """
@@ -27,22 +27,23 @@ def lower_tail(successes: int, trials: int) -> float:
 
 
 def worse_by_chance(lost: int, won: int) -> float:
-    """Of losing at least so many rows, and winning at most so many, where both classifiers are as good as each other.
+    """The p-value of the one-sided test: the chance of at least ``lost`` lost rows if both classifiers are equally
+    good.
 
-    lost: rows that the first has right and the second wrong; won: the other way round. The one-sided test.
+    lost: rows that only the first classifier predicts correctly; won: rows that only the second does.
     """
     return lower_tail(won, lost + won)
 
 
 def different_by_chance(lost: int, won: int) -> float:
-    """The two-sided test: of a difference at least as large in either direction."""
+    """The p-value of the two-sided test: the chance of a difference at least as large in either direction."""
     return min(1.0, 2.0 * lower_tail(min(lost, won), lost + won))
 
 
 def moved_between(lost: int, won: int, rows: int, confidence: float) -> tuple[float, float]:
-    """Bounds on how much the second has more rows right than the first, as a share of all rows.
+    """Bounds on the accuracy of the second classifier minus that of the first.
 
-    Clopper and Pearson's (1934) for the share that is won, given how many rows say which is better.
+    Those of Clopper and Pearson (1934) for the share of won rows, given the number of rows that differ.
     """
     from scipy.special import betaincinv
 

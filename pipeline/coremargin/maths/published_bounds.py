@@ -1,7 +1,7 @@
-"""The published bounds, as numbers to hold measured ones against.
+"""Published bounds as numbers, for comparison with measurements.
 
-The papers state most of them as O(...). Constants are those of their proofs where these have any, else derived here the
-same way; each function says which. R: the length of the longest row or, where hyperplanes have an intercept, the radius
+The papers state most of them as O(...). Constants are those of their proofs if these have any, else derived here in the
+same way, as each docstring states. R: the length of the longest row or, where hyperplanes have an intercept, the radius
 of a ball around all rows; rho: the best margin, from the hyperplane to the nearest row (2 rho between the hulls: the M
 of Jebara's lecture); diameter and distance: of all rows, and between the hulls of the classes.
 """
@@ -18,7 +18,7 @@ def coreset_rows(R: float, rho: float, epsilon: float) -> float:
     come to (1 + epsilon) rho and at most 16 more from there. 64 is enough for both: with e = rho_i / rho - 1, e falls
     by e^2 rho^2 / (8 R^2) and more a step, so that 1 / e grows by rho^2 / (8 R^2), and 8 (R / rho)^2 / epsilon steps
     come to e <= epsilon; after them each takes a share epsilon^2 rho^2 / (8 R^2), and 8 (R / rho)^2 / epsilon take it
-    all. (The proof prints epsilon for epsilon^2 in that step, and goes on with epsilon^2.) Needs all labels.
+    all. (The proof prints epsilon for epsilon^2 in that step, and continues with epsilon^2.) Needs all labels.
     """
     return 64.0 * (R / rho) ** 2 / epsilon
 
@@ -28,14 +28,14 @@ def any_row(R: float, rho: float, epsilon: float) -> float:
 
     4 (R / rho)^2 / epsilon^2. The corollary says O((R / rho)^2 / epsilon^2) (and prints epsilon rho_i for (1 - epsilon)
     rho_i, and rho_i for rho_i^2 in the share lost). By (2), with alpha_i >= epsilon rho_i, 1 / rho_i^2 grows by
-    epsilon^2 / (4 R^2) and more a step, and never passes 1 / rho^2. It is what holds when labels are asked for: the row
-    nearest to the hyperplane need not be the one with the least margin.
+    epsilon^2 / (4 R^2) and more a step, and never passes 1 / rho^2. It applies to queried labels: the row nearest to
+    the hyperplane need not be the one with the least margin.
     """
     return 4.0 * (R / rho) ** 2 / epsilon**2
 
 
 def labels_asked(coreset: int, error: float, delta: float) -> float:
-    """Lemmas 4.1 and 4.2 of the same: labels asked for, draws included: |C| / e (ln |C| + ln 1 / delta), and |C|.
+    """Lemmas 4.1 and 4.2 of the same: queried labels, draws included: |C| / e (ln |C| + ln 1 / delta), and |C|.
 
     The lemmas say O(...) of the first part; each of at most |C| hypotheses lasts for (ln |C| + ln 1 / delta) / e draws.
     """
@@ -58,25 +58,27 @@ def perceptron_updates(R: float, gamma: float) -> float:
     return (R / gamma) ** 2
 
 
-def compression(rows: int, kept: int, delta: float, wrong: int = 0, *, ordered: bool = False) -> float:
+def compression(
+    rows: int, kept: int, delta: float, wrong: int = 0, *, ordered: bool = False, choices: int = 1
+) -> float:
     """Louche and Ralaivola 2015, (8): the error on new rows, of a hypothesis that ``kept`` of ``rows`` rows determine.
 
     (8) is "something like" share wrong + O(sqrt(1 / (N - |S|))), and leaves the rest to Floyd and Warmuth 1995 and
     Graepel, Herbrich, Shawe-Taylor 2005. Theirs: with confidence 1 - delta over rows drawn independently, the largest p
     for which (N - k) kl(wrong / (N - k), p) <= ln(ways to choose k of N) + ln(N / delta), kl being that of Chernoff's
     bound; with none wrong p = 1 - exp(-that / (N - k)). ordered: the order of the rows matters too, as for a
-    perceptron.
+    perceptron. choices: of so many hypotheses that the same kept rows determine it is one.
 
-    wrong counts the rows that were not kept: *their labels must be known*. In active learning they are not: there it
-    holds for all N rows that there are, of which any k may have been kept, under the condition that the hypothesis
-    labels them all as they are; it adds nothing to what draws show. Rows that were *chosen*, those answered, are no
-    sample, and it says nothing of them.
+    wrong is a number of rows that were not kept: *their labels must be known*. In active learning they are not. There,
+    the bound holds for all N rows, any k of which may be kept, on condition that the hypothesis labels all of them
+    correctly; it adds nothing to the evidence of draws. Queried rows are not a random sample, and the bound does not
+    apply to them.
     """
     rest = rows - kept
     if rest <= 0 or not 0 <= wrong <= rest:
         return 1.0
     ways = math.lgamma(rows + 1) - math.lgamma(rest + 1) - (0.0 if ordered else math.lgamma(kept + 1))
-    allowed = (ways + math.log(rows / delta)) / rest
+    allowed = (ways + math.log(choices) + math.log(rows / delta)) / rest
     low, high = wrong / rest, 1.0
     for _ in range(100):  # halves the interval: more would be below rounding
         middle = (low + high) / 2

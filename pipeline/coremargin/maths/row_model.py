@@ -1,4 +1,4 @@
-"""Losses of some rows that are kept as rows, dense or sparse, and a linear term for all others.
+"""Losses of some rows, dense or sparse, and a linear term for all others.
 
     1/2 ||w||^2 - linear.p + sum_i phi_i(target_i - s_i),     s_i = y_i (w.x_i + b),     p = (w, b)
 
@@ -23,7 +23,7 @@ Array = NDArray[np.float64]
 class RowModel:
     """linear (d + 1,); rows (m, d); signs (m,); intercept: False keeps b at 0.
 
-    target, curvatures, limit (m,) > 0: of phi. constant: belongs to the value, whose share a tolerance is.
+    target, curvatures, limit (m,) > 0: of phi. constant: a part of the value, to which tolerances are relative.
     """
 
     linear: Array
@@ -36,7 +36,7 @@ class RowModel:
     constant: float = 0.0
 
     def some(self, places: NDArray[np.intp]) -> RowModel:
-        """The model of the rows at these places (increasing); all of them are not copied."""
+        """The model of the rows at these places (increasing); no copy if these are all rows."""
         if len(places) == len(self.signs):
             return self
         return replace(
@@ -62,9 +62,9 @@ class RowModel:
         return np.append(weighted_sum(self.rows, signed), signed.sum() if self.intercept else 0.0)
 
     def far(self, p: Array) -> float:
-        """The objective without its rows."""
+        """The objective without the losses of rows."""
         return float(0.5 * p[:-1] @ p[:-1] - self.linear @ p) + self.constant
 
     def gradient(self, p: Array, a: Array) -> Array:
-        """Of the objective (d + 1,), a being the duals at p."""
+        """The gradient (d + 1,) of the objective, a being the duals at p."""
         return np.append(p[:-1], 0.0) - self.linear - self.dual_sum(a)

@@ -1,8 +1,8 @@
-"""Rows of either kind: a dense array (n, d), or a sparse ``csr_array`` (n, d). What the code does with them, once.
+"""Operations on rows of both kinds: a dense array (n, d), or a sparse ``csr_array`` (n, d).
 
-Sparse rows have sorted column indices without duplicates, as a source hands them out; only their stored values take
-part in anything, so that no operation here makes them dense. Sums and products are in float64 unless ``dtype`` says
-otherwise; the error of a dot product is at most gamma(terms(rows)) times the sum of the terms' sizes.
+Sparse rows have sorted column indices without duplicates, as sources return them; operations use their stored values
+only, so that none makes them dense. Sums and products are in float64 unless ``dtype`` says otherwise; the error of a
+dot product is at most gamma(terms(rows)) times the sum of the terms' sizes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def is_sparse(rows: Any) -> TypeGuard[csr_array]:
 
 
 def of_dense(x: NDArray[np.floating[Any]], *, sparse: bool) -> Rows:
-    """Dense rows (n, d) as they are, or with nothing but what is not zero."""
+    """Dense rows (n, d) unchanged or, if ``sparse``, as a csr_array of their nonzero values."""
     return _sparse().csr_array(x) if sparse else x
 
 
@@ -45,7 +45,7 @@ def nothing(features: int, dtype: Any = np.float64, *, sparse: bool = False) -> 
 
 
 def precision(rows: Rows) -> np.dtype[Any]:
-    """In which rows are scanned: their own when dense; float64 when sparse, whose indices cost more than the digits."""
+    """The precision of scans: that of dense rows; float64 for sparse rows, whose indices cost more than the digits."""
     return np.dtype(np.float64) if is_sparse(rows) else rows.dtype
 
 
@@ -70,7 +70,7 @@ def products(rows: Rows, columns: NDArray[np.floating[Any]], dtype: Any = np.flo
 
 
 def many_products(rows: Rows, columns: NDArray[np.floating[Any]], dtype: Any = np.float64) -> NDArray[np.floating[Any]]:
-    """As ``products``, by one matrix product a tile: for many columns, where the last bits need not be those."""
+    """As ``products``, by one matrix product per tile: for many columns, if the last bits may differ."""
     dtype = np.dtype(dtype)
     exact = np.ascontiguousarray(columns, dtype=dtype)
     if is_sparse(rows):
@@ -100,13 +100,13 @@ def weighted_sum(rows: Rows, weights: Array) -> Array:
     """weights @ rows (d,) for rows (n, d) and weights (n,)."""
     if is_sparse(rows):
         return np.asarray(rows.T.astype(np.float64, copy=False) @ weights)
-    if rows.dtype != np.float64:  # never all of them in another precision
+    if rows.dtype != np.float64:  # convert tile by tile, never all rows
         return np.asarray(weighted_sums(rows, weights[:, None])[0])
     return np.asarray(weights @ rows)
 
 
 def tiles(rows: Rows) -> list[slice]:
-    """Rows in parts that fit into a cache as dense ones of float64."""
+    """Parts of rows that fit into a cache as dense float64 arrays."""
     step = _tile_rows(rows, np.dtype(np.float64))
     return [slice(first, first + step) for first in range(0, rows.shape[0], step)]
 
@@ -114,14 +114,14 @@ def tiles(rows: Rows) -> list[slice]:
 def curvature(rows: Rows, weights: Array) -> Array:
     """rows' diag(weights) rows (d, d), dense, of rows (n, d) and weights (n,) >= 0.
 
-    As products with themselves, which cost half of what others do; a tile at a time unless they stay sparse.
+    Symmetric products cost half of general ones; a tile at a time unless rows stay sparse.
     """
     root, total = np.sqrt(weights), np.zeros((rows.shape[1], rows.shape[1]))
     if is_sparse(rows) and rows.nnz <= DENSE_GRAM * rows.shape[0] * rows.shape[1]:
         scaled: Any = signed(rows, root)
         return np.asarray((scaled.T @ scaled).toarray())
     for tile in tiles(rows):
-        may_stop()  # a sum over many rows may take longer than all steps that follow
+        may_stop()  # a sum over many rows may take longer than all later steps
         part = dense(rows[tile]) * root[tile, None]
         total += part.T @ part
     return total
@@ -181,7 +181,7 @@ def lengths(rows: Rows) -> Array:
 
 
 def terms(rows: Rows) -> int:
-    """How many products a dot product with one of these rows adds up at most; those with a zero are exact."""
+    """The largest number of terms of a dot product with one of these rows; products with a zero are exact."""
     return int(np.diff(rows.indptr).max(initial=0)) if is_sparse(rows) else int(rows.shape[1])
 
 
@@ -197,7 +197,7 @@ def vector(rows: Rows, k: int) -> Array:
 
 
 def parts(rows: Rows) -> Iterator[tuple[Array, NDArray[np.integer] | slice]]:
-    """Of each row the values (m,) in float64 that may differ from zero, and their columns (m,)."""
+    """For each row the values (m,) in float64 that may be nonzero, and their columns (m,)."""
     exact = as_float64(rows)
     if not is_sparse(exact):
         for row in exact:
@@ -208,7 +208,7 @@ def parts(rows: Rows) -> Iterator[tuple[Array, NDArray[np.integer] | slice]]:
 
 
 def filled(rows: Rows) -> Array:
-    """Rows (n, d) as a dense array (n, k) in float64; of sparse rows the k features that occur."""
+    """Rows (n, d) as a dense array (n, k) in float64; for sparse rows, k is the number of features that occur."""
     if not is_sparse(rows):
         return np.asarray(rows, dtype=np.float64)
     used = np.unique(rows.indices)
@@ -218,7 +218,7 @@ def filled(rows: Rows) -> Array:
 
 
 def dense(rows: Rows) -> Array:
-    """The rows as a dense array (n, d) in float64, where they are that already without a copy."""
+    """The rows as a dense array (n, d) in float64; no copy if they already are."""
     return np.asarray(rows.toarray() if is_sparse(rows) else rows, dtype=np.float64)
 
 
@@ -228,14 +228,14 @@ def take(rows: Rows, positions: Any) -> Rows:
 
 
 def concatenate(parts: Sequence[Rows]) -> Rows:
-    """All rows of the parts, which are of one kind, one part after the other."""
+    """All rows of the parts, which are all dense or all sparse, in order."""
     return _sparse().vstack(parts, format="csr") if is_sparse(parts[0]) else np.concatenate(parts)
 
 
 def gathered(parts: Iterable[Rows], most: int, empty: Rows) -> Rows:
-    """Copies of all rows of the parts, which are of the kind of ``empty`` (0, d) and no more than ``most`` together.
+    """Copies of all rows of the parts, at most ``most`` rows; ``empty`` (0, d) is an array of the same kind.
 
-    Parts may share one buffer, as a reader's do; dense rows are never held twice.
+    Parts may share one buffer, as those of a reader do; memory never holds dense rows twice.
     """
     if is_sparse(empty):
         return concatenate([empty, *(part.copy() for part in parts)])
@@ -247,7 +247,7 @@ def gathered(parts: Iterable[Rows], most: int, empty: Rows) -> Rows:
 
 
 def as_float64(rows: Rows) -> Rows:
-    """The same rows in float64, where it needs no copy the very same."""
+    """The rows in float64; no copy if they already are."""
     return rows.astype(np.float64, copy=False)
 
 
@@ -268,7 +268,7 @@ def signed(rows: Rows, signs: NDArray[Any]) -> Rows:
 
 
 def to_arrays(name: str, rows: Rows) -> dict[str, NDArray[Any]]:
-    """Plain arrays by name; of sparse rows ``NAME_data``, ``NAME_indices``, ``NAME_indptr`` and ``NAME_shape``."""
+    """Plain arrays by name; for sparse rows ``NAME_data``, ``NAME_indices``, ``NAME_indptr`` and ``NAME_shape``."""
     if not is_sparse(rows):
         return {name: np.asarray(rows)}
     parts = (rows.data, rows.indices, rows.indptr, np.array(rows.shape, np.int64))
@@ -290,7 +290,7 @@ def from_arrays(name: str, arrays: Mapping[str, NDArray[Any]]) -> Rows:
 
 
 def _sparse() -> Any:
-    """SciPy's module for sparse rows: who has none need not load it."""
+    """SciPy's sparse module, imported only for sparse rows."""
     import scipy.sparse
 
     return scipy.sparse

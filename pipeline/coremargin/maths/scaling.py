@@ -1,4 +1,4 @@
-"""Scaled rows, defined to the bit: repeating these operations gives the same rows.
+"""Scaling of rows, defined to the bit: repeating these operations gives the same rows.
 
 All numbers are those of the store's precision (float32 or float64) unless float64 is stated; every operation is rounded
 once, to nearest.
@@ -7,7 +7,7 @@ once, to nearest.
     rownorm                     z_j = x_j / r                          in float64, then rounded to the store's precision
 
 with r the square root, in float64, of the squares x_j * x_j added in float64 from the first column to the last. A row
-of zeros stays as it is. Nothing is fused, reordered or done in another precision; where all shifts are 0 the
+of zeros is not changed. No operation is fused, reordered or done in another precision; if all shifts are 0, the
 difference changes no value. Zeros between the values of a sparse row add nothing to r and stay zeros.
 """
 
@@ -29,14 +29,14 @@ Kind = ScalingKind
 KINDS: tuple[Kind, ...] = ("standard", "minmax", "maxabs", "rownorm")
 Array = NDArray[np.float64]
 
-#: Lengths of rows between which the squares of all their values keep their digits.
+#: Range of the lengths of rows in which squares of their values neither under- nor overflow.
 LENGTHS = (1e-140, 1e140)
-#: What is wrong with the others, for messages.
+#: The error for other lengths, for messages.
 NO_LENGTH = (
     f"expected zeros or a length from {LENGTHS[0]:g} to {LENGTHS[1]:g}: float64 does not hold the squares of its "
     "values; rescale the features first"
 )
-#: Numbers worked on at a time: they stay in the second-level cache.
+#: Numbers processed at a time: they stay in the second-level cache.
 _RUN = 1 << 14
 
 
@@ -44,7 +44,7 @@ _RUN = 1 << 14
 class Scaling:
     """How rows are scaled. shift, factor (d,) in the store's precision, factor > 0; both None for ``rownorm``.
 
-    dtype: the store's precision. All methods return also the lengths r (n,) of the rows, or None where nothing is
+    dtype: the store's precision. All methods also return the lengths r (n,) of the rows, or None if rows are not
     divided by them.
     """
 
@@ -57,7 +57,7 @@ class Scaling:
         """Scaled rows (n, d), C order, to ``out`` of the same shape and precision."""
         if self.shift is None or self.factor is None:
             return divided_by_length(rows, out)
-        # Runs of whole rows, as long as one in which the pattern repeats: broadcasting over short rows would be slow.
+        # Repeat the pattern over runs of whole rows: broadcasting over short rows would be slow.
         n, d = rows.shape
         step = max(1, min(n, _RUN // d))
         shift, factor = np.tile(self.shift, step), np.tile(self.factor, step)
@@ -72,7 +72,7 @@ class Scaling:
         return None
 
     def values(self, rows: csr_array) -> tuple[NDArray[Any], NDArray[np.float64] | None]:
-        """Scaled values of sparse rows, whose shift is 0, in their order; small ones may have become 0."""
+        """Scaled values of sparse rows, whose shift is 0, in their order; small ones may become 0."""
         if self.factor is None:
             row = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
             exact = rows.data.astype(np.float64)
@@ -82,7 +82,7 @@ class Scaling:
         return rows.data * self.factor[rows.indices], None
 
     def of_rows(self, rows: NDArray[Any] | csr_array) -> tuple[Any, NDArray[np.float64] | None]:
-        """Scaled rows, a copy of the same kind and precision; sparse ones dense where zeros are shifted."""
+        """Scaled rows, a copy of the same kind and precision; sparse rows become dense if zeros are shifted."""
         if is_sparse(rows) and self.shift is not None and self.shift.any():
             rows = rows.toarray()
         if is_sparse(rows):
@@ -95,8 +95,8 @@ class Scaling:
 def folded(w: Array, b: float, shift: NDArray[Any], factor: NDArray[Any]) -> tuple[Array, float]:
     """(coef, intercept) for rows x before shift and factor: w.z + b = coef.x + intercept, up to rounding.
 
-    Where a shift is large compared with the range of its column, rounding may exceed the decision values
-    themselves: scale the rows in that case. What overflows is not finite; callers refuse it.
+    If a shift is large compared with the range of its column, rounding may exceed the decision values themselves: scale
+    the rows in that case. Numbers that overflow are not finite; callers reject them.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         coef = w * factor.astype(np.float64)
@@ -116,7 +116,7 @@ def divided_by_length(rows: NDArray[Any], out: NDArray[Any]) -> NDArray[np.float
 
 
 def beyond_lengths(found: NDArray[np.float64] | None, rows: NDArray[Any] | csr_array) -> NDArray[np.intp]:
-    """Rows (m,) of n, not zeros throughout, whose lengths ``found`` (n,) say nothing about them; None: of no row."""
+    """Rows (m,) of n with nonzero values whose lengths ``found`` (n,) are out of range; None if there are none."""
     if found is None:
         return np.zeros(0, np.intp)
     odd = np.flatnonzero((found < LENGTHS[0]) | ~(found <= LENGTHS[1]))
@@ -124,7 +124,7 @@ def beyond_lengths(found: NDArray[np.float64] | None, rows: NDArray[Any] | csr_a
 
 
 def lengths(rows: NDArray[Any]) -> NDArray[np.float64]:
-    """r (n,) of rows (n, d). Accumulating adds from left to right by definition; a plain sum adds as it likes."""
+    """r (n,) of rows (n, d). ``accumulate`` adds from left to right by definition; the order of ``sum`` may change."""
     exact = rows.astype(np.float64)
     np.multiply(exact, exact, out=exact)
     return np.asarray(np.sqrt(np.add.accumulate(exact, axis=1)[:, -1]))

@@ -1,7 +1,7 @@
-"""Minimiser of the soft margin of several classes in memory: proximal points of the dual, by Newton, with an exact gap.
+"""Minimise the soft margin of several classes in memory: proximal point method on the dual, with an exact gap.
 
 The model is that of the near-margin method: rows far from a change of sides are a constant and a linear part, the
-others are kept one by one,
+others are rows,
 
     F(V) = fixed_loss - <linear, V> + 1/2 ||V||^2 + sum_i c_i max_r t_ir(V).
 
@@ -9,11 +9,11 @@ With U = V - linear it is
 
     fixed_loss - 1/2 ||linear||^2 + 1/2 ||U||^2 + sum_i c_i max_r (t_ir(linear) - (u_(y_i) - u_r).x_i).
 
-Rows stay in the precision and kind that they come in; products with them are in float64, a tile at a time.
+Rows keep their precision and kind; products with them are in float64, a tile at a time.
 
-max_r t_r is the largest a.t over the simplex. With - mu/2 ||a - a0||^2 in it, a0 the shares found so far, it becomes
-smooth: its a is the point of the simplex nearest to a0 + t / mu, and its curvature lives on the classes with a_r > 0,
-so that Newton's equations are about rows that are undecided between classes only. The minimum is one step of the
+max_r t_r is the largest a.t over the simplex. With an added - mu/2 ||a - a0||^2, a0 being the shares so far, it becomes
+smooth: its a is the point of the simplex nearest to a0 + t / mu, and its curvature involves only the classes with a_r >
+0, so that Newton's equations contain only rows that are undecided between classes. The minimum is one step of the
 proximal point method on the dual (Rockafellar 1976; with such Newton steps Li, Sun, Toh 2018): mu need not vanish, but
 the smaller it is the fewer steps there are. c_i a_i are feasible duals of F at every step, so the gap is known exactly.
 """
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from coremargin.maths.margin import Array
     from coremargin.maths.rows import Rows
 
-#: mu changes after a proximal step by how many Newton steps it took: (at most so many, by this factor).
+#: Factors of mu after a proximal step, by its number of Newton steps: (at most this number, factor).
 CHANGES = ((3, 0.1), (10, 0.3), (39, 1.0), (40, 5.0))
 PROXIMAL_STEPS, NEWTON_STEPS = 200, 40
-#: A proximal step ends when the squared gradient is this share of what the shares moved, or nothing but rounding:
-#: so many units in the last place of every share.
+#: A proximal step ends when the squared gradient is at most INNER of the squared move of the shares, or is rounding #:
+#: error: LAST_PLACES units in the last place of every share.
 INNER, LAST_PLACES = 0.1, 4.0
-#: A Newton step is long enough when the slope at its end is this share of that at its start.
+#: A line search ends when the slope is at most SLOPE of that at its start; its limits.
 SLOPE, LONGEST, TRIES = 0.1, 1e6, 30
 
 
@@ -72,11 +72,11 @@ class ClassesModel:
 
     @property
     def noise(self) -> float:
-        """What the squared gradient is no smaller than, by the rounding of shares."""
+        """The size of the squared gradient that rounding of shares causes."""
         return float((LAST_PLACES * np.finfo(np.float64).eps) ** 2 * (self.row_c**2 @ self.squares))
 
     def scores(self, at: Array) -> Array:
-        """Of all rows (m, K) at U = ``at``."""
+        """Scores (m, K) of all rows at U = ``at``."""
         return scores_of(self.rows, at, self.constant)
 
     def sums(self, signed: Array) -> Array:
@@ -84,7 +84,7 @@ class ClassesModel:
         return class_sums(self.rows, signed, self.constant)
 
     def violations(self, scores: Array) -> Array:
-        """t (m, K) where these are the scores (m, K)."""
+        """t (m, K) from scores (m, K)."""
         return self.violations0 + scores - scores[np.arange(len(self.codes)), self.codes][:, None]
 
     def value(self, at: Array, scores: Array) -> float:
@@ -92,7 +92,7 @@ class ClassesModel:
         return self.fixed_loss + 0.5 * float((at * at).sum()) + float(self.row_c @ self.violations(scores).max(axis=1))
 
     def dual(self, shares: Array) -> tuple[float, Array]:
-        """D and its U (K, d + 1) for shares a / c (m, K) on the simplex; that of a row's own class is idle."""
+        """D and its U (K, d + 1) for shares a / c (m, K) on the simplex; a share at a row's own class has no effect."""
         at = -self.sums(self.signed(shares))
         return self.fixed_loss + float(self.row_c @ (shares * self.violations0).sum(axis=1)) - 0.5 * float(
             (at * at).sum()
@@ -107,7 +107,7 @@ class ClassesModel:
 
 @dataclass(frozen=True)
 class Minimum:
-    """at (K, d + 1): the best U; value: F there; duals (m, K): a, nothing at own classes; dual: D of them.
+    """at (K, d + 1): the best U; value: F there; duals (m, K): a, 0 at own classes; dual: D of them.
 
     curvature: mean c / mu of the last proximal step, for a warm start.
     """
@@ -122,10 +122,10 @@ class Minimum:
 def minimise_classes(
     model: ClassesModel, tolerance: float, start: Minimum | None = None, *, scale: float = 0.0
 ) -> Minimum:
-    """Minimise F until the gap between F and D is at most ``tolerance`` of F, or float64 ends it.
+    """Minimise F until the gap between F and D is at most ``tolerance`` of F, or float64 allows no progress.
 
-    start: the answer for the same rows with another C, or at a larger tolerance, as a warm start. scale: what is small
-    compared with this is small, even if F is smaller.
+    start: the result for the same rows with another C or a larger tolerance, as a warm start. scale: the tolerance is
+    relative to this if it is larger than F.
     """
     best, size = _Best(model, tolerance, scale), float(model.row_c.mean()) if len(model.row_c) else 1.0
     if start is None:
@@ -161,7 +161,7 @@ class _Best:
         return self.gap <= self.tolerance * max(abs(self.value), self.scale)
 
     def see(self, at: Array, scores: Array, shares: Array) -> None:
-        """Take a hypothesis with its scores, and the shares that it suggests."""
+        """Update with a hypothesis, its scores, and its shares."""
         self._try(at, scores)
         dual, suggested = self.model.dual(shares)
         if dual > self.dual:
@@ -182,9 +182,9 @@ class _Best:
 def _proximal_minimum(
     model: ClassesModel, at: Array, centre: Array, mu: float, best: _Best
 ) -> tuple[Array, Array, int, bool]:
-    """Newton on the F that is smooth around ``centre``, until its gradient is small compared with the shares' change.
+    """Newton's method on F smoothed around ``centre``, until the gradient is small compared with the shares' change.
 
-    The minimiser, its shares, how many steps it took, and whether float64 knows no better one.
+    Returns the minimiser, its shares, the number of steps, and whether float64 allows no further progress.
     """
     scores = model.scores(at)
     shares, steps, exact = centre, 0, False
@@ -212,10 +212,10 @@ def _proximal_minimum(
 def _length(
     model: ClassesModel, centre: Array, at: Array, scores: Array, step: Array, moved: Array, mu: float
 ) -> float:
-    """How far to go: where the slope of the smoothed F, which rises, has (nearly) vanished; 0 when it does not fall.
+    """The step length at which the increasing slope of the smoothed F nearly vanishes; 0 if F does not decrease.
 
-    A tenth of the slope at the start is near enough. A root finder such as scipy.optimize.brentq would continue to the
-    root, and every value of the slope is a look at all rows and classes.
+    A tenth of the slope at the start is enough. A root finder such as scipy.optimize.brentq would continue to the root,
+    and every value of the slope evaluates all rows and classes.
     """
     constant, linear = float((at * step).sum()), float((step * step).sum())
     begin = np.ascontiguousarray((centre + model.violations(scores) / mu).T)

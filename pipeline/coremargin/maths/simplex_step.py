@@ -1,9 +1,9 @@
-"""Newton's equations of the smoothed soft margin of several classes, by whichever way is the shortest.
+"""Solve Newton's equations of the smoothed soft margin of several classes, by the cheapest of several methods.
 
 H = I + sum_i w_i (P_i x x_i x_i^T), P_i = diag(inside_i) - inside_i inside_i^T / count_i centring the classes with a
-share in row i: it is the identity plus one rank for each pair of an undecided row and a class beyond its first,
-H = I + A^T A. Cholesky solves with it unless one column is so much larger than the others that the identity is lost in
-rounding; a QR factorisation of A, which does not square the condition number, does then.
+share in row i: it is the identity plus a rank-one term for each pair of an undecided row and a class beyond its first,
+H = I + A^T A. A Cholesky factorisation solves it unless one column is so much larger than the others that rounding
+loses the identity; then a QR factorisation of A is used, which does not square the condition number.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from coremargin.maths.margin import Array
     from coremargin.maths.rows import Rows
 
-#: Up to so many numbers of a hypothesis H itself is built and factored, in blocks of so many rows.
+#: Up to NARROW numbers of a hypothesis, H itself is built and factored, in blocks of BLOCK rows.
 NARROW, BLOCK = 1000, 4096
-#: Up to so many undecided pairs their Gram matrix is, beyond both conjugate gradients are taken, to this share.
+#: Up to DIRECT undecided pairs, their Gram matrix is factored; otherwise conjugate gradients run, to CG_SHARE.
 DIRECT, CG_STEPS, CG_SHARE = 2500, 100, 1e-2
-#: Up to so many numbers of a hypothesis a triangle is made of A, of so many numbers at a time.
+#: Up to QR_SIZE numbers of a hypothesis, A is reduced to a triangle, QR_NUMBERS numbers at a time.
 QR_SIZE, QR_NUMBERS = 1000, 1 << 20
-#: Beside so large a diagonal of A^T A float64 sees little of the identity.
+#: With a diagonal entry of A^T A above this, the identity is lost in rounding.
 STEEP = 1e12
-#: Undecided rows are copied where they take no more bytes than this, or are fewer than one in so many of all rows.
+#: Undecided rows are copied if they take at most COPIED_BYTES, or are fewer than one in COPIED_SHARE of all rows.
 COPIED_BYTES, COPIED_SHARE = 32 << 20, 4
 
 
@@ -40,7 +40,7 @@ def newton_step(rows: Rows, constant: float, weights: Array, shares: Array, grad
     undecided = np.flatnonzero(shares.max(axis=1) < 1.0)
     pairs = int((shares[undecided] > 0).sum()) - len(undecided)
     narrow = gradient.size <= min(NARROW, pairs)
-    # Where a large share of many rows is undecided none are copied: the others take part with nothing.
+    # If a large share of many rows is undecided, none are copied: the others get a weight of 0.
     few = COPIED_SHARE * len(undecided) < len(shares) or int(row_sizes(rows)[undecided].sum()) <= COPIED_BYTES
     if narrow or pairs <= DIRECT or few:
         rows, weights, shares = as_float64(take(rows, undecided)), weights[undecided], shares[undecided]
@@ -67,7 +67,7 @@ def _by_hessian(rows: Rows, constant: float, weights: Array, inside: NDArray[np.
                 if len(both):
                     w_kr = (w if k == r else 0.0) - each
                     h[k, :, r] += (x[both] * w_kr[both, None]).T @ x[both]
-    square = h.reshape(classes * p, classes * p)  # of which the lower half is filled
+    square = h.reshape(classes * p, classes * p)  # only the lower half is filled
     if not square.diagonal().max() < STEEP:
         return _by_qr(rows, constant, weights, inside, gradient)
     square[np.diag_indices_from(square)] += 1.0
@@ -109,8 +109,8 @@ def _by_pairs(rows: Rows, constant: float, weights: Array, inside: NDArray[np.bo
 def _by_qr(rows: Rows, constant: float, weights: Array, inside: NDArray[np.bool_], gradient: Array) -> Array:
     """The step as a least-squares problem: the s that minimises ||s + gradient||^2 + ||A s||^2.
 
-    A is reduced to a triangle, a few rows at a time. Where even that fails, or there are too many numbers, a gradient
-    step no longer than the least that 1 / H may be, which descends however little.
+    A is reduced to a triangle, a few rows at a time. If that fails, or there are too many numbers, the result is a
+    short gradient step, scaled by a lower bound on 1 / H, which always descends.
     """
     row, basis = _pairs(weights, inside)
     features = rows.shape[1] + 1

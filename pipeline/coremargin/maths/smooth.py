@@ -1,4 +1,4 @@
-"""Both losses on many features: a semi-smooth Newton method that keeps no matrix but the rows themselves.
+"""Both losses on many features: a semi-smooth Newton method that stores no matrix besides the rows.
 
     minimise 1/2 ||w||^2 - linear term.p + sum_i phi_i(target_i - s_i),     s_i = y_i (w.x_i + b),     p = (w, b)
 
@@ -6,12 +6,12 @@
 
 The squared hinge with C = c has curvatures 2 c without a limit; curvatures c / mu and limit c is the hinge, smoothed by
 mu. a is the dual point. Newton's systems, E + K' diag(curvatures) K over the rows K within their limits (E: ones, and 0
-for the intercept), are solved by their Gram matrix where K is short, else by conjugate gradients with a diagonal
-preconditioner or, of not too many features, as they are; in either case on the features that occur in K. Steps are
-exact along their line (Keerthi, DeCoste 2005 for the squared hinge).
+for the intercept), are solved by the Gram matrix of K if it has few rows, else by conjugate gradients with a diagonal
+preconditioner or, with not too many features, directly; always restricted to the features that occur in K. Line
+searches are exact (Keerthi, DeCoste 2005 for the squared hinge).
 
-Dense columns that lie far from the origin are centred first, which a free intercept makes up for: products of their
-values would leave no digit of how they differ.
+Dense columns far from the origin are centred first, for which a free intercept compensates: otherwise products of their
+values would lose all digits of their differences.
 
 The hinge itself is reached by the method of multipliers: the targets of a stage are shifted by the duals of the last
 one, so that mu need not vanish (Rockafellar 1976; Yan, Li 2020 for support vector machines). Rows are dense or sparse.
@@ -42,32 +42,32 @@ Array = NDArray[np.float64]
 MAX_STEPS, MAX_STAGES, MAX_TURNS = 200, 60, 5000
 #: mu of the first stage in units of the margin, with and without duals to start from; how it falls, and where it stays.
 FIRST, WARM, SHRINK, LEAST = 2.0, 0.1, 0.4, 1e-6
-#: Newton's systems are solved to this share of their right side, stages to this share of the gap that they leave.
+#: Newton's systems are solved to FORCING of their right side, stages to STAGE of the remaining gap.
 FORCING, STAGE = 0.1, 0.1
-#: No sum of many rows is known to a smaller share of its size: to ask for more is to ask for noise, step after step.
+#: Relative rounding error of a sum of many rows: smaller tolerances cannot be reached.
 ROUNDED = 64 * float(np.finfo(np.float64).eps)
-#: A move along the intercept leaves at most this share of the slope, or is none.
+#: A move along the intercept is accepted if it leaves at most this share of the slope.
 LEFT = 1e-3
-#: Rows further from losing than this wait for the next stage, where no more than a share MOST is left.
+#: Rows with margins more than AWAY beyond 1 are skipped in a stage, if at most the share MOST remains.
 AWAY, MOST = 0.5, 0.5
-#: So many rows within their limits are few: a dense system of that size is solved exactly.
+#: Up to this many rows within their limits, a dense system of that size is solved directly.
 FEW = 1000
-#: A matrix of so many features is solved, where conjugate gradients do not get there at the cost of that: they take so
-#: many times its floating point operations for each value of the rows and turn. Measured on one core.
+#: Up to NARROW features, the system is solved directly if conjugate gradients would cost more: they take DENSE_TURN or
+#: #: SPARSE_TURN times its floating-point operations for each value of the rows and iteration. Measured on one core.
 NARROW, DENSE_TURN, SPARSE_TURN = 2000, 30.0, 50.0
-#: So many values are many: what is compiled takes 0.7 s to load, once a process, as Newton's steps over them do.
+#: From this many values on, compiled code is used: loading it takes 0.7 s per process, like Newton steps on them.
 MANY = 1 << 20
 
 
-#: Columns whose mean is so many times their spread, and the usual one, are far from the origin, judged by so many rows.
+#: Columns with a mean of DISTANT times their spread, and the usual one, are centred; estimated from TELLING rows.
 DISTANT, TELLING = 16.0, 256
-#: So many stages in a row whose steps are used up without a minimum are the last ones.
+#: The method ends after this many stages in a row that reach the step limit before their minimum.
 VAIN = 2
-#: After so many steps in a row by which the value has not fallen, float64 resolves no further progress.
+#: After this many steps in a row without a lower value, float64 resolves no further progress.
 LEVEL = 10
 
 
-#: (p, s, a, gradient) -> True when that is good enough.
+#: (p, s, a, gradient) -> whether p is accurate enough.
 Enough = Callable[[Array, Array, Array, Array], bool]
 
 
@@ -79,7 +79,7 @@ def minimise_squared_hinge(model: RowModel, point: Array, tolerance: float) -> A
         return _missing(gradient) <= tolerance * abs(value) and _in_balance(a, gradient, tolerance)
 
     narrow, used = _narrowed(model)
-    start = descended(narrow)[0] if _from_nothing(narrow, point) else point[used]
+    start = descended(narrow)[0] if _needs_starting_point(narrow, point) else point[used]
     narrow, centre = _centred(narrow)
     return _widened(model, _shifted(_minimise(narrow, _shifted(start, centre), enough)[0], -centre), used)
 
@@ -87,12 +87,12 @@ def minimise_squared_hinge(model: RowModel, point: Array, tolerance: float) -> A
 def minimise_hinge(model: RowModel, point: Array, duals: Array | None, tolerance: float) -> tuple[Array, Array]:
     """The minimiser p (d + 1,) and duals a (m,) of sum limit max(0, target - s), to a gap ``tolerance`` of the value.
 
-    ``curvatures`` is not looked at. duals: a of another minimum that may be near, None where nothing is known.
+    ``curvatures`` is not used. duals: a of a nearby minimum, as a warm start; None without one.
     """
     tolerance = max(tolerance, ROUNDED)
     whole, (model, used) = model, _narrowed(model)
     p = point[used]
-    if duals is None and _from_nothing(model, p):
+    if duals is None and _needs_starting_point(model, p):
         p, duals = descended(model)
     model, centre = _centred(model)
     p, vain = _shifted(p, centre), 0
@@ -121,7 +121,7 @@ def minimise_hinge(model: RowModel, point: Array, duals: Array | None, tolerance
 
 
 def _centred(model: RowModel) -> tuple[RowModel, Array]:
-    """The model with dense columns that are far from the origin about their mean, and these means (d,), 0 of others."""
+    """The model with dense columns far from the origin centred; and their means (d,), 0 for other columns."""
     rows, centre = model.rows, np.zeros(model.rows.shape[1])
     if not model.intercept or is_sparse(rows) or len(rows) == 0:
         return model, centre
@@ -140,16 +140,16 @@ def _shifted(p: Array, centre: Array) -> Array:
     return np.append(p[:-1], p[-1] + centre @ p[:-1]) if centre.any() else p
 
 
-def _from_nothing(model: RowModel, point: Array) -> bool:
-    """Whether nothing is known of the minimum of sparse rows, of which there are enough to be worth finding a start."""
+def _needs_starting_point(model: RowModel, point: Array) -> bool:
+    """Whether sparse rows have no warm start, and are so many that ``coordinates`` should find a starting point."""
     rows, features = model.rows, model.rows.shape[1]
     return is_sparse(rows) and features > NARROW and rows.nnz >= MANY and not point.any()
 
 
 def _narrowed(model: RowModel) -> tuple[RowModel, NDArray[np.intp] | slice]:
-    """The model on the features that occur in its rows, and their places in (w, b): of all others only ``linear`` says.
+    """The model on the features that occur in its rows, and their places in (w, b).
 
-    Their best weights are those of the linear term, whose value becomes part of the constant.
+    The best weights of all other features are those of the linear term; their value becomes part of the constant.
     """
     found = on_occurring(model.rows)
     if found is None:
@@ -172,46 +172,46 @@ def _widened(model: RowModel, p: Array, used: NDArray[np.intp] | slice) -> Array
 
 
 def _reachable(model: RowModel, s: Array, a: Array) -> NDArray[np.intp]:
-    """Rows that lose, or may on the way: the others have no duals in a stage, and what they lose counts in its gap."""
+    """Rows with a loss now, or perhaps later in the stage; the gap counts losses of the others, which have no duals."""
     near = np.flatnonzero((model.target - s > -AWAY) | (a > 0))
     return near if len(near) < MOST * len(s) else np.arange(len(s))
 
 
 def _gap(model: RowModel, p: Array, s: Array, a: Array) -> tuple[float, float]:
-    """The duality gap of the hinge where the gradient vanishes, and the value."""
+    """The duality gap of the hinge at a point with zero gradient, and the value."""
     t = model.target - s
     exact = model.limit * np.maximum(t, 0.0)
     return float((exact - a * t).sum()), model.far(p) + float(exact.sum())
 
 
 def _value(model: RowModel, p: Array, s: Array, a: Array) -> float:
-    """What is minimised, at p with margins s and duals a there."""
+    """The objective at p, with margins s and duals a there."""
     used = np.flatnonzero(a)
     bent = a[used] * (model.target[used] - s[used] - 0.5 * a[used] / model.curvatures[used])
     return model.far(p) + float(bent.sum())
 
 
 def _missing(gradient: Array) -> float:
-    """By how much the value can be above its minimum over w, which bends by at least 1 everywhere."""
+    """Upper bound on the value minus its minimum over w, by strong convexity."""
     return float(0.5 * gradient[:-1] @ gradient[:-1])
 
 
 def _in_balance(a: Array, gradient: Array, tolerance: float) -> bool:
-    """Whether the intercept's slope is small against the duals that make it."""
+    """Whether the slope of the intercept is small relative to the duals in its sum."""
     return abs(float(gradient[-1])) <= 0.1 * tolerance * float(a.sum())
 
 
 def _minimise(model: RowModel, point: Array, enough: Enough) -> tuple[Array, Array, int]:
-    """p, duals there and the steps taken; ends when enough, or when no step goes down in float64.
+    """p, its duals and the number of steps; ends when ``enough``, or when no step decreases the value in float64.
 
-    MAX_STEPS also where the value no longer falls, whatever the steps promise: of rows that float64 hardly tells apart,
-    or of sizes too many for one sum, they are made of rounding.
+    The number is MAX_STEPS also if the value no longer decreases: predicted gains are then rounding errors, of rows
+    that float64 hardly distinguishes, or of terms of very different sizes.
     """
     p, s = point, model.margins(point)
     a = model.duals(s)
     if enough(p, s, a, model.gradient(p, a)):
-        return p, a, 0  # a solution stays as it is
-    p, s, a = _in_the_middle(model, p, s)
+        return p, a, 0  # already a solution
+    p, s, a = _with_balanced_intercept(model, p, s)
     best, level = np.inf, 0
     for step_number in range(MAX_STEPS):
         may_stop()
@@ -227,14 +227,14 @@ def _minimise(model: RowModel, point: Array, enough: Enough) -> tuple[Array, Arr
         t = root(_slope_along(model, p, s, step, change)) if float(gradient @ step) < 0 else 0.0
         if not t > 0:
             return p, a, step_number
-        p, s, a = _in_the_middle(model, p + t * step, s + t * change)
+        p, s, a = _with_balanced_intercept(model, p + t * step, s + t * change)
     return p, a, MAX_STEPS
 
 
-def _in_the_middle(model: RowModel, p: Array, s: Array) -> tuple[Array, Array, Array]:
-    """p, its margins and duals after the best move along the intercept, for which nothing has to be multiplied.
+def _with_balanced_intercept(model: RowModel, p: Array, s: Array) -> tuple[Array, Array, Array]:
+    """p, its margins and duals after the best move along the intercept, which needs no products.
 
-    Where all duals are at their ends, rounding may leave a slope that no move makes up for: then p stays.
+    If all duals are at their limits, rounding may leave a slope that no move removes: then p does not change.
     """
     a = model.duals(s)
     slope = -float(model.linear[-1]) - float(model.signs @ a)
@@ -266,7 +266,7 @@ def _newton_step(model: RowModel, s: Array, gradient: Array) -> Array:
     """About -H^-1 gradient."""
     a = model.curvatures * (model.target - s)
     near = np.flatnonzero((a >= 0) & (a <= model.limit))
-    part, step = model.some(near), -gradient  # where no near row has a value
+    part, step = model.some(near), -gradient  # no near row has stored values
     found = on_occurring(part.rows)
     if found is None:
         return _of_system(part, gradient)
@@ -284,7 +284,7 @@ def _of_system(part: RowModel, gradient: Array) -> Array:
             return _by_gram(part, -gradient)
         except sla.LinAlgError:  # rows that float64 cannot distinguish
             pass
-    # Where nothing bends along the intercept any curvature makes a step of it.
+    # Without curvature along the intercept, any positive one gives a step.
     edge = part.curvatures.sum() if part.intercept and rows else 1.0
     diagonal = np.append(1.0 + square_sums(part.rows, part.curvatures), edge)
     flat = np.append(np.ones(len(gradient) - 1), 0.0 if part.intercept and rows else 1.0)
@@ -298,7 +298,7 @@ def _of_system(part: RowModel, gradient: Array) -> Array:
 
 
 def _most_turns(part: RowModel) -> int:
-    """So many turns of conjugate gradients cost what the system itself does, which is the better choice by then."""
+    """The number of conjugate-gradient iterations at the cost of a direct solve, which is better from then on."""
     rows, features = part.rows, part.rows.shape[1]
     if features > NARROW:
         return MAX_TURNS
@@ -307,7 +307,7 @@ def _most_turns(part: RowModel) -> int:
 
 
 def _by_hessian(part: RowModel, right: Array) -> Array:
-    """(w, b) from the system of one equation a feature: exact in any units of the features."""
+    """(w, b) from the system with an equation for each feature: accurate for any units of the features."""
     features = part.rows.shape[1]
     system = np.eye(features + 1)
     system[:-1, :-1] += curvature(part.rows, part.curvatures)
@@ -318,7 +318,7 @@ def _by_hessian(part: RowModel, right: Array) -> Array:
 
 
 def _by_gram(part: RowModel, right: Array) -> Array:
-    """(w, b) with w + K'a = right_w, y.a = right_b for a = curvatures (K w + y b): a system of one equation a row."""
+    """(w, b) with w + K'a = right_w, y.a = right_b for a = curvatures (K w + y b): one equation for each row."""
     system = gram(signed(part.rows, part.signs))
     system[np.diag_indices_from(system)] += 1.0 / part.curvatures
     factor = sla.cho_factor(system, check_finite=False, overwrite_a=True)

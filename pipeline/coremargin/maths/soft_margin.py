@@ -1,11 +1,11 @@
-"""THE definitions of the soft margin: primal, dual, certificates, and what C means.
+"""The definitions of the soft margin: primal, dual, certificates, and C.
 
     f(w, b) = 1/2 sum_j R_j w_j^2 + sum_i c_i loss(1 - y_i (w.x_i + b))
 
 with loss(t) = max(0, t) (hinge) or max(0, t)^2 (squared hinge) and an intercept that is not penalised.
 c_i = C times the weight of the row's class times the row's own (sample) weight; one of weight 0 does not count. Class
-weights "balanced" are sum s / (2 sum of s over the class), s being the sample weights: those of ``LinearSVC``, while
-``SVC`` counts rows whatever they weigh. R_j = 1, or scale_j^2 where features are scaled: a hyperplane v in scaled
+weights "balanced" are sum s / (2 sum of s over the class), s being the sample weights, as in ``LinearSVC``; ``SVC``
+counts rows regardless of their weights. R_j = 1, or scale_j^2 where features are scaled: a hyperplane v in scaled
 features (x - mean) / scale is w_j = v_j / scale_j in x, so that scaling is a metric and no row is rewritten.
 
 This C is that of scikit-learn's ``SVC(kernel="linear", C=C)`` (hinge, intercept not penalised) and LIBLINEAR's ``-c``.
@@ -29,7 +29,7 @@ Array = NDArray[np.float64]
 
 
 def relative_gap(primal: float, dual: float) -> float:
-    """(primal - dual) / primal: how much better than ``primal`` any hypothesis could be; inf when nothing is known."""
+    """(primal - dual) / primal: a bound on the relative improvement of any hypothesis; inf without bounds."""
     if not np.isfinite(primal) or not np.isfinite(dual):
         return np.inf
     return max(0.0, primal - dual) / primal if primal > 0 else 0.0
@@ -49,7 +49,7 @@ def squared_hinge_dual(
     error: Array | float = 0.0,
     share: float = 1e-9,
 ) -> float:
-    """The best D over the duals that a hypothesis suggests: a_i proportional to c_i xi_i, within each class.
+    """The best D over duals a_i proportional to c_i xi_i within each class, xi being the slacks at a hypothesis.
 
     Over the rows of the positive class (index 0) and the negative one (1), with xi_i = max(0, 1 - y_i (w.x_i + b)):
     slack (2,) sum c xi, squares (2,) sum c xi^2, dual_sum (2, d) sum c xi x. With an intercept each class gets a total
@@ -76,9 +76,9 @@ def hinge_dual(total: float, dual_sum: Array, metric: Array) -> float:
 
 
 def balanced(weights: Array, signs: NDArray[np.integer], limits: Array, excess: float) -> Array | None:
-    """Weights (m,) in [0, limits] moved as little as a common share of their room so that sum a y falls by ``excess``.
+    """Weights (m,) in [0, limits], moved by a common share of their room, so that sum a y decreases by ``excess``.
 
-    None when there is not room enough: no feasible point is at hand.
+    None if the room is not enough.
     """
     if excess == 0:
         return weights

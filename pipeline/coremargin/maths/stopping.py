@@ -1,7 +1,7 @@
-"""Long solves ask between their steps whether their answer is still wanted.
+"""Stop long solves between two steps.
 
-The caller of a solve passes a plain function that raises what ends it; a solve that is not stopped has the
-same bits as ever. Threads that solve side by side have the function of the one that started them.
+The caller of a solve passes a function that raises an error to end it; this does not change the bits of a solve that
+runs to its end. Threads that solve in parallel use the function of the thread that started them.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ R = TypeVar("R")
 
 
 class Ended(Exception):
-    """Work whose result is no longer needed was ended."""
+    """Raised in threads whose result is no longer needed."""
 
 
 def _nothing() -> None:
-    """Nobody wants a solve to end early."""
+    """The default: never stop."""
 
 
 _check: ContextVar[Check] = ContextVar("check", default=_nothing)
@@ -30,7 +30,7 @@ _check: ContextVar[Check] = ContextVar("check", default=_nothing)
 
 @contextmanager
 def stoppable(check: Check) -> Iterator[None]:
-    """What is solved in here calls ``check`` between its steps, and passes on what that raises."""
+    """Within the context, solves call ``check`` between their steps; its errors end them."""
     before = _check.set(check)
     try:
         yield
@@ -39,18 +39,18 @@ def stoppable(check: Check) -> Iterator[None]:
 
 
 class Together:
-    """For threads that work for this one: ``run`` in them has the function of this one; ``end`` ends them all."""
+    """Runs work in other threads with the check of this thread; ``end`` stops all of them."""
 
     def __init__(self) -> None:
         self._outer, self._over = _check.get(), False
 
     def run(self, work: Callable[..., R], *given: Any) -> R:
-        """``work(*given)``, in a thread. Raises Ended where ``end`` was called, to nobody."""
+        """Call ``work(*given)`` in a thread. Raises Ended after ``end``."""
         with stoppable(self._look), quiet():
             return work(*given)
 
     def end(self) -> None:
-        """No answer is wanted any more."""
+        """Stop all threads."""
         self._over = True
 
     def _look(self) -> None:
@@ -60,5 +60,5 @@ class Together:
 
 
 def may_stop() -> None:
-    """Between two steps: raises where the answer is no longer wanted."""
+    """Call between two steps: raises an error if the solve should end."""
     _check.get()()

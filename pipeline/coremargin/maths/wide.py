@@ -1,20 +1,20 @@
 """The nearest points of convex hulls of rows with many features: Newton's method in the rows' span.
 
-The problem is that of ``nearest.py``: minimise || sum_i a_i z_i || over a >= 0 that sum to 1 within each group. Where
-rows have far more features than there are rows, as documents have, nearly all of them carry the margin, and one row
-at a time is a long way. Here many rows change at a time. With the Gram matrix G of the z_i, y_i = +-1 by group, and a
-free offset b where there are two groups, the multiples alpha of the weights a solve
+The problem is that of ``nearest.py``: minimise || sum_i a_i z_i || over a >= 0 that sum to 1 within each group. If
+there are far more features than rows, as in documents, nearly all rows carry the margin, and a method that changes one
+row at a time is slow. Here many rows change at a time. With the Gram matrix G of the z_i, y_i = +-1 by group, and a
+free offset b if there are two groups, the multiples alpha of the weights a solve
 
     minimise 1/2 alpha'G alpha - sum alpha  over alpha >= 0, y.alpha = 0      (margins G alpha + b y >= 1),
 
-and the proximal point method (Rockafellar 1976) asks instead, for a small delta and an earlier alpha0,
+and the proximal point method (Rockafellar 1976) solves instead, for a small delta and an earlier alpha0,
 
     minimise 1/2 alpha'G alpha + 1/(2 delta) sum max(0, 1 + delta alpha0 - margin)^2,
 
 which Newton's method with exact line search solves in finitely many steps (Mangasarian 2002; Keerthi, DeCoste 2005).
 From one step to the next alpha0 is set to alpha; each gains a factor of delta over the least eigenvalue of the
-support's Gram matrix. The squared condition number of a Gram matrix is what one pays: callers hold every answer
-against the rows themselves, and go to the other kernel where it does not suffice.
+support's Gram matrix. The price is the squared condition number of a Gram matrix: callers check every result on the
+rows themselves, and use the other kernel if it is not accurate enough.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from coremargin.maths.nearest import Nearest, Status
 from coremargin.maths.rows import Array, Rows, gram, lengths, products, take, weighted_sum
 from coremargin.maths.stopping import may_stop
 
-#: Up to so many rows a Gram matrix is held (128 MiB); the equations of more are solved by conjugate gradients.
+#: Up to this many rows, the Gram matrix is stored (128 MiB); with more, conjugate gradients solve the equations.
 GRAM_ROWS = 4096
-#: delta as shares of the mean squared length: from far to near at first, with weights to start from and without, then
-#: that of the proximal steps, and the least.
+#: delta as shares of the mean squared length: the first ones without and with a warm start, then that of the proximal
+#: #: steps, and the least.
 COLD, WARM, NEAR, LEAST = (1.0, 1e-2, 1e-4), (1e-3,), 1e-6, 1e-13
 NEWTON_STEPS, PROXIMAL_STEPS = 60, 40
-#: Steps this near to 1 end where the Newton equations say.
+#: Step lengths this near to 1 count as full Newton steps.
 SAME = 1e-6
-#: A proximal step that leaves more of the gap than this share is too slow: the next delta is so many times smaller.
+#: A proximal step that leaves more than SLOW of the gap is too slow: the next delta is multiplied by FASTER.
 SLOW, FASTER = 0.25, 0.01
 #: Relative residual of the conjugate gradients as a multiple of delta's share, and their steps.
 RESIDUAL, GRADIENT_STEPS = 1e-3, 500
@@ -69,7 +69,7 @@ class _Span:
         return np.asarray(sla.cho_solve(factor, right, check_finite=False))
 
     def _by_products(self, active: NDArray[np.intp], delta: float, right: Array) -> Array:
-        """The same for more rows than a Gram matrix is held of, to a share of delta."""
+        """The same for more rows, without a Gram matrix, to a tolerance relative to delta."""
         part, share = take(self.z, active), max(LEAST, RESIDUAL * delta / float(self.squares.mean())) ** 2
         diagonal = self.squares[active] + delta
 
@@ -85,7 +85,7 @@ class _Span:
 
 @dataclass
 class _Iterate:
-    """alpha (n,), b and the levels G alpha (n,)."""
+    """alpha (n,), b, and the levels G alpha (n,)."""
 
     alpha: Array
     b: float
@@ -107,7 +107,7 @@ def _newton(span: _Span, y: Array | None, delta: float, target: Array, now: _Ite
             alpha[rows] = found[:, 0] - b * found[:, 1] if y is not None else found[:, 0]
         levels = span.levels(alpha)
         new = levels + b * side
-        # On this piece the answer is exact: sides follow from alpha, not from small differences.
+        # A full step is exact on this piece: take sides from alpha, not from small differences.
         sides = np.where(active, alpha > 0, new < target)
         if (sides == active).all():
             now.alpha, now.b, now.levels = alpha, b, levels
@@ -122,9 +122,7 @@ def _newton(span: _Span, y: Array | None, delta: float, target: Array, now: _Ite
 
 
 def _line_search(now: _Iterate, alpha: Array, levels: Array, slack: Array, change: Array, delta: float) -> float:
-    """The least point t >= 0 of the objective on the line, where slack - t change is what rows lack: no step is tried,
-    the derivative is followed from break to break.
-    """
+    """The exact minimum t >= 0 of the objective along the line, by the breakpoints of its derivative."""
     move = alpha - now.alpha
     on = (slack > 0) | ((slack == 0) & (change < 0))
     start = float(now.levels @ move) - float(slack[on] @ change[on]) / delta
@@ -162,7 +160,7 @@ def nearest_wide(
     now = (
         _Iterate(np.zeros(len(groups)), 0.0, np.zeros(len(groups))) if start is None else _from_weights(span, y, start)
     )
-    with suppress(np.linalg.LinAlgError):  # delta is below what float64 resolves: keep the best so far
+    with suppress(np.linalg.LinAlgError):  # delta is below the resolution of float64: keep the best so far
         for share in COLD if start is None else WARM:
             steps += _newton(span, y, share * size, ones + share * size * np.maximum(now.alpha, 0.0), now)
         for _ in range(PROXIMAL_STEPS):
@@ -180,7 +178,7 @@ def nearest_wide(
 
 
 def _from_weights(span: _Span, y: Array | None, weights: Array) -> _Iterate:
-    """Where weights that sum to 1 within each group have their margins at 1."""
+    """The multiple of weights that sum to 1 within each group whose margins are about 1."""
     levels = span.levels(weights)
     scale = (1.0 if y is None else 2.0) / float(weights @ levels)
     alpha, levels = scale * weights, scale * levels
@@ -188,7 +186,7 @@ def _from_weights(span: _Span, y: Array | None, weights: Array) -> _Iterate:
 
 
 def _answer(z: Rows, groups: NDArray[np.integer], alpha: Array, tolerance: float, zero: float, steps: int) -> Nearest:
-    """The point that alpha stands for, from the rows themselves, and how far it is from the nearest."""
+    """The point of alpha, computed from the rows, and its gap."""
     weights = np.maximum(alpha, 0.0)
     members = [np.flatnonzero(groups == group) for group in np.unique(groups)]
     for mine in members:

@@ -12,26 +12,19 @@ On disk it is a folder as ``Model`` has it, with problem "ball" in ``model.json`
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import numpy as np
 
 from coremargin.errors import UsageError
-from coremargin.formats.ball import Ball
-from coremargin.formats.model_arrays import ROWS
-from coremargin.maths.rows import Rows, dense, from_arrays
-from coremargin.models.decision import Scorer, label_array
-from coremargin.models.map_converters import map_graph
-from coremargin.models.onnx_graph import VALUES, Step, finished, scaling_constants, scaling_nodes, with_constants
+from coremargin.maths.rows import dense
+from coremargin.models.decision import Scorer
+from coremargin.models.onnx_graph import enclosure_onnx
 from coremargin.models.raw_rows import decision_values
 from coremargin.models.single import Single
 
 if TYPE_CHECKING:
-    from coremargin.formats.columns import ColumnsRecord
-    from coremargin.formats.model_files import ModelFiles
     from coremargin.maths.mapping import FeatureMap
     from coremargin.maths.scaling import Scaling
 
@@ -88,55 +81,25 @@ class BallModel(Single):
     ``predict`` gives 1 for rows inside of the ball and -1 for others. As of scikit-learn's OneClassSVM,
     ``decision_function`` is positive inside: it is the radius less the distance from the centre.
 
-    Parameters
-    ----------
-    record : mapping
-        The content of ``model.json``.
-    centre : ndarray of shape (d,)
-        Float64, the centre; of scaled and mapped rows, where rows are.
-    alpha : ndarray of shape (m,)
-        Dual weights of the coreset's rows, which sum to 1; zeros with outliers, whose proof is in ``extra``.
-    coreset_ids : ndarray of shape (m,)
-        Int64, the rows by number.
-    coreset_x : ndarray or csr_array of shape (m, d)
-        Exact copies of the rows, scaled where rows are.
-    outlier_ids : ndarray of shape (k,), optional
-        Int64, the rows that lie outside, if some may.
-    extra : mapping of str to ndarray, optional
-        Of a map, what it is made of, as "map_..."; with outliers the proof, as "proof_...".
-    shift, factor : ndarray of shape (d,), optional
-        Where columns are scaled, what by.
-    columns : ColumnsRecord, optional
-        What the features come from, where the rows had names.
-
-    Raises
-    ------
-    DataError
-        The record does not fit the arrays.
+    ``numbers`` are those above but for coreset_x.
     """
 
-    RECORD = Ball
     WHAT = "a ball"
 
-    record: Mapping[str, Any]
-    centre: np.ndarray
-    alpha: np.ndarray
-    coreset_ids: np.ndarray
-    coreset_x: Rows
-    outlier_ids: np.ndarray | None = None
-    extra: Mapping[str, np.ndarray] = field(default_factory=dict)
-    shift: np.ndarray | None = None
-    factor: np.ndarray | None = None
-    columns: ColumnsRecord | None = None
+    @property
+    def centre(self) -> np.ndarray:
+        """The centre (d,), of scaled and mapped rows where rows are."""
+        return self.array("centre")
 
-    def __post_init__(self) -> None:
-        kinds = dict.fromkeys(("centre", "alpha", "coreset_x", "shift", "factor"), np.float64)
-        self._settle({**kinds, "coreset_ids": np.int64, "outlier_ids": np.int64})
+    @property
+    def outlier_ids(self) -> np.ndarray | None:
+        """The rows that lie outside (k,) by number, int64; None where none may."""
+        return self.numbers.get("outliers_ids")
 
     @property
     def row_duals(self) -> np.ndarray:
         """The dual weight of each coreset row (m,)."""
-        return self.alpha
+        return self.array("alpha")
 
     @property
     def radius(self) -> float:
@@ -202,27 +165,7 @@ class BallModel(Single):
         UsageError
             The package onnx is not installed, or graphs have no operations for the map.
         """
-        rows, nodes = scaling_nodes(self.row_scaling)
-        made = self.row_map
-        steps, arrays = ([], {}) if made is None else map_graph(made, rows)
-        distance: list[Step] = [
-            ("Sub", [rows if made is None else "mapped", "middle"], ["away"]),
-            ("Mul", ["away", "away"], ["squared"]),
-            ("ReduceSum", ["squared", "along"], ["square"]),
-            ("Sqrt", ["square"], ["distance"]),
-            ("Sub", ["radius", "distance"], [VALUES]),
-        ]
-        arrays = {**arrays, "middle": self.centre, "radius": np.array(self.radius), "along": np.array([1])}
-        nodes_of_steps, constants = with_constants([*steps, *distance], arrays, precision)
-        constants += scaling_constants(self.row_scaling, precision)
-        about = {
-            "problem": self.problem,
-            "status": self.status,
-            "certificate": json.dumps(self.record["certificate"], sort_keys=True),
-        }
-        shape = self.features, 1
-        labels = label_array(self.labels)
-        return finished([*nodes, *nodes_of_steps], constants, shape, labels, precision, about, self.feature_names)
+        return enclosure_onnx(self, self.centre, self.radius, precision)
 
     def __repr__(self) -> str:
         return (
@@ -230,42 +173,5 @@ class BallModel(Single):
             f"features, {self.bounds_text()}, {self.certificate.coreset_rows:,} coreset rows)"
         )
 
-    @classmethod
-    def of(cls, files: ModelFiles) -> Self:
-        """The model in files that were read.
-
-        Parameters
-        ----------
-        files : ModelFiles
-            Record and arrays of a model's folder, checked.
-
-        Returns
-        -------
-        model
-            The model.
-        """
-        arrays = {name: one for name, one in files.arrays.items() if not name.startswith(ROWS)}
-        own: dict[str, Any] = {name: arrays.pop(name) for name in _NAMES if name in arrays}
-        outliers, extra = arrays.pop(_OUTLIERS, None), arrays
-        rows = from_arrays(ROWS, files.arrays)
-        return cls(
-            record=files.content, coreset_x=rows, outlier_ids=outliers, extra=extra, columns=files.columns, **own
-        )
-
-    def numbers(self) -> dict[str, np.ndarray]:
-        """The content of ``arrays.npz`` but for the coreset's rows.
-
-        Returns
-        -------
-        dict of str to ndarray
-            The arrays by name.
-        """
-        own = {name: values for name in _NAMES if (values := getattr(self, name)) is not None}
-        outliers = {} if self.outlier_ids is None else {_OUTLIERS: self.outlier_ids}
-        return {**own, **outliers, **self.extra}
-
-
-_OUTLIERS = "outliers_ids"
-_NAMES = ("centre", "alpha", "coreset_ids", "shift", "factor")
 
 MODEL_CLASS = BallModel

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from coremargin.formats.columns import ColumnsRecord
-    from coremargin.models.converters import Linear
+    from coremargin.models.sklearn_objects import Linear
 
 
 class Coefficient(NamedTuple):

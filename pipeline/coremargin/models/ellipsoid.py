@@ -14,26 +14,20 @@ span_slopes (d - r, r) x[span_columns] + span_offsets (d - r,), give or take spa
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import numpy as np
 
 from coremargin.errors import UsageError
-from coremargin.formats.ellipsoid import Ellipsoid
-from coremargin.formats.model_arrays import ROWS
-from coremargin.maths.enclosing_ellipsoid import Ellipsoid as Shape
-from coremargin.maths.rows import Rows, dense, from_arrays
-from coremargin.models.decision import Scorer, label_array
-from coremargin.models.onnx_graph import VALUES, Step, finished, scaling_constants, scaling_nodes, with_constants
+from coremargin.maths.enclosing_ellipsoid import Ellipsoid
+from coremargin.maths.rows import dense
+from coremargin.models.decision import Scorer
+from coremargin.models.onnx_graph import enclosure_onnx
 from coremargin.models.raw_rows import decision_values
 from coremargin.models.single import Single
 
 if TYPE_CHECKING:
-    from coremargin.formats.columns import ColumnsRecord
-    from coremargin.formats.model_files import ModelFiles
     from coremargin.maths.scaling import Scaling
 
 #: Rows off the span by more than so many residuals are all equally far outside.
@@ -95,65 +89,30 @@ class EllipsoidModel(Single):
     ``predict`` gives 1 for rows inside of the ellipsoid and -1 for others. ``decision_function`` is positive inside: it
     is the radius less the Mahalanobis distance from the centre.
 
-    Parameters
-    ----------
-    record : mapping
-        The content of ``model.json``.
-    centre : ndarray of shape (r,)
-        Float64, the centre; of scaled rows, where rows are.
-    axes : ndarray of shape (r, r)
-        Lower triangular; its inverse is the Cholesky factor of the weighted covariance of the coreset.
-    alpha : ndarray of shape (m,)
-        Weights of the coreset's rows, which sum to 1.
-    coreset_ids : ndarray of shape (m,)
-        Int64, the rows by number.
-    coreset_x : ndarray or csr_array of shape (m, d)
-        Exact copies of the rows, scaled where rows are.
-    span_columns : ndarray of shape (r,), optional
-        Of rows in a flat, the columns of centre and axes.
-    span_slopes : ndarray of shape (d - r, r), optional
-        The other columns as functions of these.
-    span_offsets : ndarray of shape (d - r,), optional
-        Added to these functions.
-    span_residuals : ndarray of shape (d - r,), optional
-        How far rows are from the functions at most.
-    shift, factor : ndarray of shape (d,), optional
-        Where columns are scaled, what by.
-    columns : ColumnsRecord, optional
-        What the features come from, where the rows had names.
-
-    Raises
-    ------
-    DataError
-        The record does not fit the arrays.
+    ``numbers`` are those above but for coreset_x.
     """
 
-    RECORD = Ellipsoid
     WHAT = "an ellipsoid"
 
-    record: Mapping[str, Any]
-    centre: np.ndarray
-    axes: np.ndarray
-    alpha: np.ndarray
-    coreset_ids: np.ndarray
-    coreset_x: Rows
-    span_columns: np.ndarray | None = None
-    span_slopes: np.ndarray | None = None
-    span_offsets: np.ndarray | None = None
-    span_residuals: np.ndarray | None = None
-    shift: np.ndarray | None = None
-    factor: np.ndarray | None = None
-    columns: ColumnsRecord | None = None
-    extra: Mapping[str, np.ndarray] = field(default_factory=dict)
+    @property
+    def centre(self) -> np.ndarray:
+        """The centre (r,); of scaled rows, where rows are."""
+        return self.array("centre")
 
-    def __post_init__(self) -> None:
-        kinds = dict.fromkeys((*_NAMES, "coreset_x"), np.float64)
-        self._settle({**kinds, "coreset_ids": np.int64, "span_columns": np.int64})
+    @property
+    def axes(self) -> np.ndarray:
+        """Lower triangular (r, r); its inverse is the Cholesky factor of the weighted covariance of the coreset."""
+        return self.array("axes")
+
+    @property
+    def span_columns(self) -> np.ndarray | None:
+        """Of rows in a flat, the columns (r,) of centre and axes; None where the rows lie in none."""
+        return self.numbers.get("span_columns")
 
     @property
     def row_duals(self) -> np.ndarray:
         """The weight of each coreset row (m,)."""
-        return self.alpha
+        return self.array("alpha")
 
     @property
     def rank(self) -> int:
@@ -164,7 +123,7 @@ class EllipsoidModel(Single):
     def radius(self) -> float:
         """The proven Mahalanobis radius: no row that counts is farther from the centre; about the root of the rank."""
         upper = self.certificate.upper
-        return 0.0 if upper is None else upper / Shape(self.centre, self.axes).volume_radius
+        return 0.0 if upper is None else upper / Ellipsoid(self.centre, self.axes).volume_radius
 
     @property
     def covariance(self) -> np.ndarray:
@@ -185,11 +144,10 @@ class EllipsoidModel(Single):
         EllipsoidScorer
             All that a worker needs.
         """
-        span: Any = (self.span_columns, self.span_slopes, self.span_offsets, self.span_residuals)
-        flat = self.span_columns is not None
-        return EllipsoidScorer(
-            self.row_scaling, self.centre, self.axes, self.radius, self.features, span if flat else None
-        )
+        span = None
+        if self.span_columns is not None:
+            span = self.span_columns, *(self.array(f"span_{name}") for name in ("slopes", "offsets", "residuals"))
+        return EllipsoidScorer(self.row_scaling, self.centre, self.axes, self.radius, self.features, span)
 
     def distances(self, X: Any) -> np.ndarray:
         """Mahalanobis distances of rows from the centre, scaled as in training.
@@ -226,7 +184,7 @@ class EllipsoidModel(Single):
         """
         from sklearn.covariance import EllipticEnvelope
 
-        from coremargin.models.sklearn_steps import in_pipeline
+        from coremargin.models.sklearn_objects import in_pipeline
 
         self._refuse_flat()
         made = EllipticEnvelope(support_fraction=1.0)
@@ -253,30 +211,7 @@ class EllipsoidModel(Single):
             The package onnx is not installed, or the rows lie in a flat.
         """
         self._refuse_flat()
-        rows, nodes = scaling_nodes(self.row_scaling)
-        steps: list[Step] = [
-            ("Sub", [rows, "middle"], ["away"]),
-            ("MatMul", ["away", "turned"], ["white"]),
-            ("Mul", ["white", "white"], ["squared"]),
-            ("ReduceSum", ["squared", "along"], ["square"]),
-            ("Sqrt", ["square"], ["distance"]),
-            ("Sub", ["radius", "distance"], [VALUES]),
-        ]
-        arrays = {
-            "middle": self.centre,
-            "turned": np.ascontiguousarray(self.axes.T),
-            "radius": np.array(self.radius),
-            "along": np.array([1]),
-        }
-        nodes_of_steps, constants = with_constants(steps, arrays, precision)
-        constants += scaling_constants(self.row_scaling, precision)
-        about = {
-            "problem": self.problem,
-            "status": self.status,
-            "certificate": json.dumps(self.record["certificate"], sort_keys=True),
-        }
-        shape, labels = (self.features, 1), label_array(self.labels)
-        return finished([*nodes, *nodes_of_steps], constants, shape, labels, precision, about, self.feature_names)
+        return enclosure_onnx(self, self.centre, self.radius, precision, self.axes)
 
     def _refuse_flat(self) -> None:
         if self.span_columns is not None:
@@ -291,35 +226,5 @@ class EllipsoidModel(Single):
             f"rank {self.rank}, {self.bounds_text()}, {self.certificate.coreset_rows:,} coreset rows)"
         )
 
-    @classmethod
-    def of(cls, files: ModelFiles) -> Self:
-        """The model in files that were read.
-
-        Parameters
-        ----------
-        files : ModelFiles
-            Record and arrays of a model's folder, checked.
-
-        Returns
-        -------
-        model
-            The model.
-        """
-        own: dict[str, Any] = {name: one for name, one in files.arrays.items() if not name.startswith(ROWS)}
-        return cls(record=files.content, coreset_x=from_arrays(ROWS, files.arrays), columns=files.columns, **own)
-
-    def numbers(self) -> dict[str, np.ndarray]:
-        """The content of ``arrays.npz`` but for the coreset's rows.
-
-        Returns
-        -------
-        dict of str to ndarray
-            The arrays by name.
-        """
-        names = (*_NAMES, "coreset_ids", "span_columns")
-        return {name: values for name in names if (values := getattr(self, name)) is not None}
-
-
-_NAMES = ("centre", "axes", "alpha", "span_slopes", "span_offsets", "span_residuals", "shift", "factor")
 
 MODEL_CLASS = EllipsoidModel

@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from coremargin.data.sources.paths import local_source
-from coremargin.engine.calls import ask_in_order
 from coremargin.engine.clusters.specs import local_cluster
 from coremargin.errors import LabelError
 from coremargin.models.decision import Scorer, decided, leads
-from coremargin.models.executor import executor_of
+from coremargin.models.executor import probe_in_order
 from coremargin.models.matching import scorer_for
 from coremargin.models.predict import opened_model
 from coremargin.models.ranks import Ranks
@@ -173,12 +171,9 @@ def _evaluated(
     exact_rows: int,
     on_progress: OnProgress | None,
 ) -> Evaluation:
-    question = _Compare(scorer_for(model, source), len(model.labels), _sides(model, source))
-    with (
-        executor_of(source, "threads" if cluster is None else cluster) as executor,
-        closing(ask_in_order(executor, source, question)) as answers,
-    ):
-        tallies = (tally for answer in answers for tally in answer)
+    probe = _Compare(scorer_for(model, source), len(model.labels), _sides(model, source))
+    with probe_in_order(source, probe, cluster) as found:
+        tallies = (tally for block in found for tally in block)
         return _put_together(model, source, tallies, exact_rows, on_progress)
 
 

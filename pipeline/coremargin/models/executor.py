@@ -1,19 +1,24 @@
-"""Where the rows of a source are read: the executor for them."""
+"""Where the rows of a source are read: the executor for them, and its summaries of all blocks in order."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, TypeVar
 
 from coremargin.data.store import Store
 from coremargin.data.view import root
+from coremargin.engine.calls import ask_in_order
 from coremargin.engine.clusters.connect import connect
 from coremargin.engine.clusters.specs import Threads, load_cluster
 from coremargin.errors import UsageError
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
-    from coremargin.engine.protocols import Executor
+    from coremargin.engine.protocols import Block, Executor
+
+T = TypeVar("T")
 
 
 def executor_of(rows: Source, cluster: str | os.PathLike[str] | None) -> Executor:
@@ -27,3 +32,15 @@ def executor_of(rows: Source, cluster: str | os.PathLike[str] | None) -> Executo
     if cluster not in (None, "threads"):
         raise UsageError("arrays are read in this process; ingest them into a store to use a cluster")
     return connect(Threads(), rows)
+
+
+@contextmanager
+def probe_in_order(
+    rows: Source, probe: Callable[[Source, Block], T], cluster: str | os.PathLike[str] | None
+) -> Iterator[Iterator[T]]:
+    """What a probe finds in each block, in order; cluster: as of ``executor_of``, None: the threads of this process."""
+    with (
+        executor_of(rows, "threads" if cluster is None else cluster) as executor,
+        closing(ask_in_order(executor, rows, probe)) as summaries,
+    ):
+        yield summaries

@@ -1,4 +1,4 @@
-"""Models for others, as files: what converters.py makes of a model, written whole or not at all.
+"""Models for others, as files: what sklearn_objects.py and onnx_graph.py make of a model, written whole or not at all.
 
 Only a file that was exported from here is replaced. A graph begins with who made it; skops has no word for that, so the
 zip that it writes gets a comment, which no reader minds.

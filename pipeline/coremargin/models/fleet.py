@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
 import numpy as np
 
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from coremargin.formats.storage import ReadableStorage
     from coremargin.maths.kernel.functions import KernelFunction
     from coremargin.maths.mapping import FeatureMap
-    from coremargin.models.converters import Linear
     from coremargin.models.decision import Scorer
 
 
@@ -295,66 +294,11 @@ class FleetModel(Trained):
             first, *others = (getattr(member, name) for member in members)
             if not all(np.array_equal(first, other) for other in others):
                 raise DataError(f"members: {name}: the members do not all scale rows alike; get an unaltered copy")
-        maps = [{name: values for name, values in m.extra.items() if name.startswith(PREFIX)} for m in members]
+        maps = [{name: values for name, values in m.numbers.items() if name.startswith(PREFIX)} for m in members]
         if not all(_same_arrays(maps[0], other) for other in maps[1:]):
             raise DataError("members: map: the members do not all map rows alike; get an unaltered copy")
         weights, offsets = tuple(m.w for m in members), tuple(m.b for m in members)
         return PlaneScorer(weights, offsets, members[0].row_scaling, members[0].row_map)
-
-    def linear(self) -> Linear:
-        """The hypotheses and what scales the rows for them; of kernels there are none.
-
-        Returns
-        -------
-        Linear
-            Weights and intercepts, the labels, the scaling.
-
-        Raises
-        ------
-        UsageError
-            There are several values of C and none was chosen, or the members have kernels.
-        """
-        return self._decider().linear() if self._whole else super().linear()
-
-    def to_sklearn(self) -> Any:
-        """A fitted scikit-learn object that predicts the same; nothing of coremargin is needed to use it.
-
-        Returns
-        -------
-        LinearSVC, SVC, OneVsRestClassifier or Pipeline
-            What the members that decide come to.
-
-        Raises
-        ------
-        UsageError
-            There are several values of C and none was chosen.
-        """
-        return self._decider().to_sklearn() if self._whole else super().to_sklearn()
-
-    def to_onnx(self, precision: Literal["float64", "float32"] = "float64") -> Any:
-        """An ONNX graph that predicts the same. Needs the extra "onnx".
-
-        Parameters
-        ----------
-        precision : {"float64", "float32"}, default "float64"
-            Of input, numbers and decision values.
-
-        Returns
-        -------
-        onnx.ModelProto
-            Input "X" (n, d); outputs "label" (n,) and "decision", (n,) for two classes, else (n, k).
-
-        Raises
-        ------
-        UsageError
-            There are several values of C and none was chosen, or the package onnx is not installed.
-        """
-        return self._decider().to_onnx(precision) if self._whole else super().to_onnx(precision)
-
-    def _decider(self) -> Any:
-        """The one member that decides, with the fleet's columns."""
-        (member,) = self.deciders()
-        return member.with_columns(self.columns)
 
     def __repr__(self) -> str:
         statuses = [entry["status"] for entry in self.record["members"]]

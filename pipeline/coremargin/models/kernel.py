@@ -14,40 +14,31 @@ and, of a model that was reduced, what decides in the place of all these rows:
     reduced_places      (r,) those of them that carry the functions, ascending
     reduced_weights     (r, k) their weights
 
-and, of a kernel that is a function somebody brought, by what it is known again; the function is no part of the model:
+and, if the kernel is a function of the user's, what identifies it; the function is no part of the model:
 
     kernel_values       (s, s) its values of coreset rows at ``formats.kernel.reference_places`` with each other
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
 from coremargin.errors import UsageError
-from coremargin.formats.function import CALLABLE, missing_function, refuse_function
-from coremargin.formats.kernel import KernelRecord
-from coremargin.formats.model_arrays import ROWS
+from coremargin.formats.function import CALLABLE, missing_function
 from coremargin.maths.kernel.callables import CallableKernel
 from coremargin.maths.kernel.expansion import Expansion
 from coremargin.maths.kernel.functions import Kernel
-from coremargin.maths.rows import from_arrays, take
-from coremargin.models.decision import KernelScorer, label_array
-from coremargin.models.kernel_converters import Functions, as_svc, kernel_as_onnx
+from coremargin.maths.rows import take
+from coremargin.models.decision import KernelScorer
 from coremargin.models.single import Single
 from coremargin.models.user_kernel import check_same, describe_kernel
 
 if TYPE_CHECKING:
-    from coremargin.formats.columns import ColumnsRecord
-    from coremargin.formats.model_files import ModelFiles
     from coremargin.maths.kernel.functions import KernelFunction
-    from coremargin.maths.rows import Rows
-    from coremargin.models.converters import Linear
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -58,28 +49,12 @@ class KernelModel(Single):
     ----------
     record : mapping
         The content of ``model.json``.
-    duals : ndarray of shape (m, k)
-        Dual weights of the rows in each column, none below 0; y is 1 for the class of a column, else -1.
-    offsets : ndarray of shape (k,)
-        Intercepts.
-    lowers, uppers : ndarray of shape (k,)
-        Bounds on the margin of each column, or with a loss on its value; NaN where nothing is known.
-    coreset_ids : ndarray of shape (m,)
-        Int64, the rows by number.
+    numbers : mapping of str to ndarray
+        The content of ``arrays.npz`` but for the coreset's rows, by the names in ``coremargin.models.kernel``.
     coreset_x : ndarray or csr_array of shape (m, d)
         Exact copies of the rows, scaled where rows are.
-    coreset_classes : ndarray of shape (m,)
-        Int32, their classes.
-    shift, factor : ndarray of shape (d,), optional
-        Where columns are scaled, what by.
     columns : ColumnsRecord, optional
         What the features come from, where the rows had names.
-    reduced_places : ndarray of shape (r,), optional
-        Of a model that was reduced, which coreset rows carry it.
-    reduced_weights : ndarray of shape (r, k), optional
-        And what they count in each function.
-    kernel_values : ndarray of shape (s, s), optional
-        Of a kernel that is a function, its values of some of the rows.
     function : callable, optional
         The function itself, which no file has: ``with_kernel`` gives it to a model that was loaded.
 
@@ -89,29 +64,34 @@ class KernelModel(Single):
         The record does not fit the arrays.
     """
 
-    RECORD = KernelRecord
     WHAT = "a kernel"
 
-    record: Mapping[str, Any]
-    duals: np.ndarray
-    offsets: np.ndarray
-    lowers: np.ndarray
-    uppers: np.ndarray
-    coreset_ids: np.ndarray
-    coreset_x: Rows
-    coreset_classes: np.ndarray
-    shift: np.ndarray | None = None
-    factor: np.ndarray | None = None
-    columns: ColumnsRecord | None = None
-    reduced_places: np.ndarray | None = None
-    reduced_weights: np.ndarray | None = None
-    kernel_values: np.ndarray | None = None
     function: KernelFunction | None = None
 
-    def __post_init__(self) -> None:
-        kinds = dict.fromkeys((*_NAMES, "coreset_x"), np.float64)
-        whole = dict.fromkeys(("coreset_ids", "reduced_places"), np.int64)
-        self._settle({**kinds, **whole, "coreset_classes": np.int32})
+    @property
+    def duals(self) -> np.ndarray:
+        """Dual weights (m, k) of the rows in each column, none below 0; y is 1 for the class of a column, else -1."""
+        return self.array("duals")
+
+    @property
+    def offsets(self) -> np.ndarray:
+        """Intercepts (k,)."""
+        return self.array("offsets")
+
+    @property
+    def lowers(self) -> np.ndarray:
+        """Lower bounds (k,) on the margin of each column, or with a loss on its value; NaN where nothing is known."""
+        return self.array("lowers")
+
+    @property
+    def uppers(self) -> np.ndarray:
+        """Upper bounds (k,) of the same."""
+        return self.array("uppers")
+
+    @property
+    def coreset_classes(self) -> np.ndarray:
+        """Classes (m,) of the coreset's rows."""
+        return self.array("coreset_classes")
 
     @cached_property
     def kernel(self) -> Kernel:
@@ -148,10 +128,10 @@ class KernelModel(Single):
         UsageError
             The kernel is none that is a function, or this is another function.
         """
-        if self.kernel_values is None:
+        if "kernel_values" not in self.numbers:
             return super().with_kernel(kernel)
         its = CallableKernel(function=kernel, eta=self.record["kernel"]["error"])
-        check_same(its, self.coreset_x, self.kernel_values, "the model")
+        check_same(its, self.coreset_x, self.array("kernel_values"), "the model")
         return replace(self, function=kernel)
 
     @property
@@ -176,24 +156,6 @@ class KernelModel(Single):
         """
         return KernelScorer(self.row_scaling, self.expansion)
 
-    def linear(self) -> Linear:
-        """Refused: a function of a kernel has no weights of features.
-
-        Returns
-        -------
-        Linear
-            Never.
-
-        Raises
-        ------
-        UsageError
-            Always.
-        """
-        raise UsageError(
-            f"a model of the kernel {self.record['kernel']['name']!r} has no weights of features: it is a sum over "
-            f"{len(self.coreset_ids):,} rows; `predict` and `evaluate` use it as it is"
-        )
-
     @cached_property
     def whole(self) -> Expansion:
         """The functions that the whole coreset carries, for scaled rows."""
@@ -202,108 +164,23 @@ class KernelModel(Single):
     @cached_property
     def carriers(self) -> np.ndarray:
         """Places of the coreset rows that carry what decides."""
-        return np.arange(len(self.coreset_ids)) if self.reduced_places is None else self.reduced_places
+        return self.numbers.get("reduced_places", np.arange(len(self.coreset_ids)))
 
     @cached_property
     def expansion(self) -> Expansion:
         """The functions that decide, for scaled rows."""
-        if self.reduced_weights is None:
+        if "reduced_places" not in self.numbers:
             return self.whole
-        return Expansion(self.kernel, take(self.coreset_x, self.carriers), self.reduced_weights, self.offsets)
-
-    def _functions(self) -> Functions:
-        """The functions with what converters need besides."""
-        about = {
-            "problem": self.problem,
-            "status": self.status,
-            "certificate": json.dumps(self.record["certificate"], sort_keys=True),
-        }
-        if self.columns is not None:
-            about["columns"] = json.dumps(list(self.columns.names))
-        return Functions(self.expansion, label_array(self.labels), about, self.row_scaling, self.feature_names)
-
-    def to_sklearn(self) -> Any:
-        """A fitted scikit-learn object that predicts the same; nothing of coremargin is needed to use it.
-
-        Returns
-        -------
-        SVC, OneVsRestClassifier or Pipeline
-            Of more than two classes one SVC for each; of scaled rows a pipeline, whose first step scales them.
-        """
-        return as_svc(self._functions())
-
-    def to_onnx(self, precision: Literal["float64", "float32"] = "float64") -> Any:
-        """An ONNX graph that predicts the same. Needs the extra "onnx".
-
-        Parameters
-        ----------
-        precision : {"float64", "float32"}, default "float64"
-            Of input, rows, weights and decision values.
-
-        Returns
-        -------
-        onnx.ModelProto
-            Input "X" (n, d); outputs "label" (n,) and "decision", (n,) for two classes, else (n, k).
-
-        Raises
-        ------
-        UsageError
-            The kernel is a function, or the package onnx is not installed.
-        """
-        refuse_function(self.parameters, "an ONNX graph")
-        return kernel_as_onnx(self._functions(), precision)
+        rows = take(self.coreset_x, self.carriers)
+        return Expansion(self.kernel, rows, self.array("reduced_weights"), self.offsets)
 
     def __repr__(self) -> str:
+        reduced = len(self.numbers.get("reduced_places", ()))
         return (
-            f"{type(self).__name__}({self.status}: kernel {self.kernel_text}, {len(self.classes)} classes, "
+            f"KernelModel({self.status}: kernel {self.kernel_text}, {len(self.classes)} classes, "
             f"{self.rows:,} rows x {self.features:,} features, {self.bounds_text()}, "
-            f"{self.certificate.coreset_rows:,} coreset rows{self._reduced_text()})"
+            f"{self.certificate.coreset_rows:,} coreset rows{f', {reduced:,} of which decide' if reduced else ''})"
         )
 
-    def _reduced_text(self) -> str:
-        """How many of them decide, where not all do."""
-        return "" if self.reduced_places is None else f", {len(self.reduced_places):,} of which decide"
-
-    @classmethod
-    def of(cls, files: ModelFiles) -> Self:
-        """The model in files that were read.
-
-        Parameters
-        ----------
-        files : ModelFiles
-            Record and arrays of a model's folder, checked.
-
-        Returns
-        -------
-        model
-            The model.
-        """
-        arrays: dict[str, Any] = {name: values for name, values in files.arrays.items() if not name.startswith(ROWS)}
-        return cls(record=files.content, coreset_x=from_arrays(ROWS, files.arrays), columns=files.columns, **arrays)
-
-    def numbers(self) -> dict[str, np.ndarray]:
-        """The content of ``arrays.npz`` but for the coreset's rows.
-
-        Returns
-        -------
-        dict of str to ndarray
-            The arrays by name.
-        """
-        return {name: values for name in _NAMES if (values := getattr(self, name)) is not None}
-
-
-_NAMES = (
-    "duals",
-    "offsets",
-    "lowers",
-    "uppers",
-    "coreset_ids",
-    "coreset_classes",
-    "shift",
-    "factor",
-    "reduced_places",
-    "reduced_weights",
-    "kernel_values",
-)
 
 MODEL_CLASS = KernelModel

@@ -1,69 +1,63 @@
-"""A trained model: the hypothesis, its certificate and what a check needs.
+"""A model of hyperplanes: of two classes one, of more one for each class.
 
-On disk a model is a folder. ``model.json`` (the record: problem, classes, certificate) and ``arrays.npz`` (hypothesis,
-dual weights, coreset, what else proves it) are the same bytes for the same job: no clock, no host. ``run.json``,
+On disk a model is a folder. ``model.json`` (the record: problem, classes, certificate) and ``arrays.npz`` (hyperplanes,
+dual weights, coreset, what else proves them) are the same bytes for the same job: no clock, no host. ``run.json``,
 ``rounds.jsonl`` and ``report.html`` describe this run. Loading runs no code; data/folder.py describes how a model
 appears whole or not at all.
+
+The record names the problem, and with it the arrays. For k hyperplanes and a coreset of m rows:
+
+    w (d,), b (1,)      one hyperplane of two classes; of a hard margin ||w|| = 1
+    alpha (m,)          dual weights of the coreset. Hard margin: each class's weights sum to 1 with an intercept, all
+                        sum to 1 without. Soft margin: in [0, c], of the hinge's rows near the margin (none for squared
+                        hinge)
+    coreset_y (m,)      int8, signs of these rows in {-1, +1}
+
+    hypothesis (k, d + 1)   a hyperplane for each class; the last column times ``constant`` are the intercepts. Of
+                            Crammer and Singer's hard margin ||hypothesis||_F = 1
+    duals (m, k)            dual weights of the coreset: a column for each hyperplane
+    coreset_classes (m,)    int32, classes of these rows
+
+    coreset_ids (m,)    int64, these rows by number
+    coreset_x (m, d)    exact copies of them, before they are mapped; (m, 0) where no proof needs them
+    shift, factor (d,)  where columns are scaled, what by: all other numbers are about scaled rows
+    map_...             of a map, what it is made of; d is then that of mapped rows, but for coreset_x
+
+and of some problems "block_bounds_..." (what scans proved about each chunk), "reference" (the hypothesis of the dual
+point, with "reference_of", which of several is that of a chunk, or "ramp", where it is corrected), "outliers_..." (the
+excluded rows), "tried_..." (the proof that there is no hard margin), "answered_...", "draws_..." and "unsure_ids" (rows
+with answers, those that were drawn among them, and those that no annotator could label).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from coremargin.formats.model_arrays import ROWS
-from coremargin.formats.model_record import TwoClasses
-from coremargin.maths.rows import Rows, from_arrays
 from coremargin.maths.scaling import folded
 from coremargin.models.decision import PlaneScorer
-from coremargin.models.single import Single, frozen
-
-if TYPE_CHECKING:
-    from coremargin.formats.columns import ColumnsRecord
-    from coremargin.formats.model_files import ModelFiles
-
-#: Arrays that every model of two classes has, or may have.
-_NAMES = ("w", "alpha", "coreset_ids", "coreset_y", "shift", "factor")
+from coremargin.models.single import Single
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Model(Single):
-    """A hypothesis with its certificate; arrays are read-only.
+    """Hyperplanes with their certificate; arrays are read-only.
 
-    The decision value of a row x is w.x + b, positive towards ``classes[1]``. All methods take rows as they are and
-    scale them; ``coef`` and ``intercept`` are the hyperplane for rows as they are, up to rounding. ``Model.load`` reads
-    one.
+    Of two classes the decision value of a row x is w.x + b, positive towards ``classes[1]``; of more each class has a
+    score, and the largest decides. All methods take rows as they are and scale them; ``coef`` and ``intercept`` are the
+    hyperplanes for rows as they are, up to rounding. ``Model.load`` reads one.
 
     Parameters
     ----------
     record : mapping
         The content of ``model.json``.
-    w : ndarray of shape (d,)
-        Float64. Hard margin: ||w|| = 1.
-    b : float
-        The offset.
-    alpha : ndarray of shape (m,)
-        Float64, dual weights of the coreset. Hard margin: each class's weights sum to 1 with an intercept, all sum to 1
-        without. Soft margin: in [0, c], of the hinge's rows near the margin (none for squared hinge).
-    coreset_ids : ndarray of shape (m,)
-        Int64, the rows by number.
+    numbers : mapping of str to ndarray
+        The content of ``arrays.npz`` but for the coreset's rows, by the names in ``coremargin.models.model``.
     coreset_x : ndarray or csr_array of shape (m, d)
-        Hard margin: float64, exact copies of the store's rows, a csr_array where these are sparse. Soft margin: (m, 0).
-    coreset_y : ndarray of shape (m,)
-        Int8, their signs in {-1, +1}.
-    extra : mapping of str to ndarray, optional
-        Arrays of one problem, by name: "block_bounds_..." what scans proved about each chunk (hard margin),
-        "reference" (d + 1,) the hypothesis of the dual point (soft margin), or (s, d + 1) several and "reference_of"
-        (chunks,) which of them is that of a chunk, or "ramp" (1,) where it is corrected (squared hinge), "outliers_..."
-        the excluded rows. Of a map, its arrays, as "map_..."; d is then that of mapped rows, and coreset_x has
-        the rows before they are mapped.
-    shift, factor : ndarray of shape (d,), optional
-        Where rows are scaled (``scaling``), what by: w, b, coreset_x and the certificate are about scaled rows. Both
-        None for "rownorm".
+        Exact copies of the coreset's rows, a csr_array where the store's are sparse; (m, 0) where no proof needs them.
     columns : ColumnsRecord, optional
         What the features come from, where the rows had names.
 
@@ -78,104 +72,120 @@ class Model(Single):
     >>> model.certificate.lower, model.predict(X)  # doctest: +SKIP
     """
 
-    RECORD = TwoClasses
-    WHAT = "two classes"
-
-    record: Mapping[str, Any]
-    w: np.ndarray
-    b: float
-    alpha: np.ndarray
-    coreset_ids: np.ndarray
-    coreset_x: Rows
-    coreset_y: np.ndarray
-    extra: Mapping[str, np.ndarray] = field(default_factory=dict)
-    shift: np.ndarray | None = None
-    factor: np.ndarray | None = None
-    columns: ColumnsRecord | None = None
-
-    def __post_init__(self) -> None:
-        kinds = dict.fromkeys(("w", "alpha", "coreset_x", "shift", "factor"), np.float64)
-        object.__setattr__(self, "b", float(self.b))
-        object.__setattr__(self, "extra", {name: frozen(values) for name, values in sorted(self.extra.items())})
-        self._settle({**kinds, "coreset_ids": np.int64, "coreset_y": np.int8})
+    WHAT = "hyperplanes"
 
     @property
-    def classes(self) -> tuple[Any, Any]:
-        """The labels: (negative, positive)."""
-        negative, positive = self.record["classes"]
-        return negative, positive
+    def w(self) -> np.ndarray:
+        """Weights (d,) of the hyperplane between two classes, for scaled and mapped rows."""
+        return self.array("w")
 
     @property
-    def row_duals(self) -> np.ndarray:
-        """The dual weight of each coreset row (m,)."""
-        return self.alpha
+    def b(self) -> float:
+        """The offset of the hyperplane between two classes."""
+        return float(self.array("b")[0])
+
+    @property
+    def alpha(self) -> np.ndarray:
+        """Dual weights (m,) of the coreset of two classes."""
+        return self.array("alpha")
+
+    @property
+    def coreset_y(self) -> np.ndarray:
+        """Signs (m,) of the coreset's rows, of two classes."""
+        return self.array("coreset_y")
+
+    @property
+    def hypothesis(self) -> np.ndarray:
+        """Weights and offsets (k, d + 1) of a hyperplane for each of several classes."""
+        return self.array("hypothesis")
+
+    @property
+    def duals(self) -> np.ndarray:
+        """Dual weights (m, k) of the coreset of several classes: a column for each hyperplane."""
+        return self.array("duals")
+
+    @property
+    def coreset_classes(self) -> np.ndarray:
+        """Classes (m,) of the coreset's rows, of several classes."""
+        return self.array("coreset_classes")
 
     @cached_property
-    def _folded(self) -> tuple[np.ndarray, float]:
+    def planes(self) -> tuple[np.ndarray, np.ndarray]:
+        """Weights (k, d) and offsets (k,) for scaled and mapped rows."""
+        if "w" in self.numbers:
+            return self.w[None, :], self.numbers["b"]
+        hypothesis = self.array("hypothesis")
+        with np.errstate(over="ignore"):  # values that are not finite are refused by the scorer
+            return hypothesis[:, :-1], float(self.record.get("constant", 1.0)) * hypothesis[:, -1]
+
+    @cached_property
+    def _folded(self) -> tuple[np.ndarray, np.ndarray]:
+        weights, offsets = self.planes
         if self.shift is None or self.factor is None or self.row_map is not None:
-            return self.w, self.b
-        coef, intercept = folded(self.w, self.b, self.shift, self.factor)
+            return weights, offsets
+        pairs = [folded(w, float(b), self.shift, self.factor) for w, b in zip(weights, offsets, strict=True)]
+        coef = np.stack([w for w, _ in pairs])
         coef.flags.writeable = False
-        return coef, intercept
+        return coef, np.array([b for _, b in pairs])
 
     @property
     def coef(self) -> np.ndarray:
-        """Weights (d,) for rows as they are; of "rownorm": divided by their lengths; of a map: for mapped rows."""
-        return self._folded[0]
+        """Weights (d,) or (k, d) for rows as they are; of "rownorm": divided by their lengths; of a map: mapped."""
+        coef = self._folded[0]
+        return coef if len(coef) > 1 else coef[0]
 
     @property
-    def intercept(self) -> float:
-        """The decision value of a row of zeros as it is; it goes with ``coef``."""
-        return self._folded[1]
+    def intercept(self) -> Any:
+        """The decision value of a row of zeros as it is, or scores (k,); it goes with ``coef``."""
+        offsets = self._folded[1]
+        return offsets if len(offsets) > 1 else float(offsets[0])
+
+    @property
+    def row_duals(self) -> np.ndarray:
+        """The dual weights of each coreset row (m,), of all hyperplanes together."""
+        return self.alpha if "alpha" in self.numbers else np.asarray(self.array("duals").sum(axis=1))
 
     def scorer(self) -> PlaneScorer:
-        """One hyperplane, for scaled and mapped rows.
+        """The hyperplanes, for scaled and mapped rows; of two for two classes the second's score less the first's.
 
         Returns
         -------
         PlaneScorer
             What gives rows as they are their decision values.
         """
-        return PlaneScorer((self.w,), (self.b,), self.row_scaling, self.row_map)
+        weights, offsets = self.planes
+        two = len(weights) == len(self.classes) == 2
+        return PlaneScorer(tuple(weights), tuple(map(float, offsets)), self.row_scaling, self.row_map, difference=two)
+
+    @property
+    def evidence(self) -> dict[str, Any] | None:
+        """What draws have shown of a campaign's rows, of all or by class (``strata``); None before they have."""
+        found = self.record.get("evidence")
+        return None if found is None else dict(found)
+
+    @property
+    def answers(self) -> int:
+        """How many rows have answers, draws included; 0 of a model of labelled rows."""
+        return int(self.record.get("answers", 0))
+
+    @property
+    def unsure_ids(self) -> np.ndarray:
+        """Numbers of the rows that no annotator could label, of which nothing is claimed."""
+        return self.numbers.get("unsure_ids", np.zeros(0, np.int64))
+
+    @property
+    def log(self) -> str | None:
+        """Hash of the last line of the campaign's log that it is about."""
+        found = self.record.get("log")
+        return None if found is None else str(found)
 
     def __repr__(self) -> str:
-        negative, positive = self.classes
+        several = len(self.classes) > 2
+        classes = f"{len(self.classes)} classes" if several else " | ".join(map(repr, self.classes))
         return (
-            f"Model({self.status}: {negative!r} | {positive!r}, {self.rows:,} rows x {self.features:,} features, "
+            f"Model({self.status}: {classes}, {self.rows:,} rows x {self.features:,} features, "
             f"{self.bounds_text()}, {self.certificate.coreset_rows:,} coreset rows)"
         )
-
-    def numbers(self) -> dict[str, np.ndarray]:
-        """The content of ``arrays.npz`` but for the coreset's rows.
-
-        Returns
-        -------
-        dict of str to ndarray
-            The arrays by name.
-        """
-        arrays = {name: values for name in _NAMES if (values := getattr(self, name)) is not None}
-        arrays |= {"b": np.array([self.b])}
-        return arrays | dict(self.extra)
-
-    @classmethod
-    def of(cls, files: ModelFiles) -> Model:
-        """The model in files that were read.
-
-        Parameters
-        ----------
-        files : ModelFiles
-            Record and arrays of a model's folder, checked.
-
-        Returns
-        -------
-        Model
-            The model.
-        """
-        arrays = {name: values for name, values in files.arrays.items() if not name.startswith(ROWS)}
-        offset = float(arrays.pop("b")[0])
-        extra = {name: arrays.pop(name) for name in list(arrays) if name not in _NAMES}
-        rows = from_arrays(ROWS, files.arrays)
-        return cls(record=files.content, b=offset, extra=extra, coreset_x=rows, columns=files.columns, **arrays)
 
 
 MODEL_CLASS = Model

@@ -1,6 +1,7 @@
-"""ONNX graphs as coremargin writes them: rows scaled, kernels of rows, decisions and labels.
+"""A model's decision values as an ONNX graph: rows are scaled and mapped, or compared by a kernel, then decided.
 
-What all of them share; converters.py, map_converters.py and kernel_converters.py say what comes in between.
+What leaves are the decision values of rows and the labels they mean; of the certificate a few words are in the graph's
+metadata.
 """
 
 from __future__ import annotations
@@ -12,6 +13,11 @@ import numpy as np
 
 from coremargin.errors import UsageError
 from coremargin.interruption import deferred_interrupts
+from coremargin.maths.feature_map import Fourier, Nystroem, Polynomial
+from coremargin.maths.kernel.functions import Kernel
+from coremargin.maths.rows import dense
+from coremargin.models.decision import label_array
+from coremargin.models.sklearn_objects import Functions
 from coremargin.version import version
 
 if TYPE_CHECKING:
@@ -19,8 +25,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from coremargin.maths.kernel.functions import Kernel
+    from coremargin.maths.mapping import FeatureMap
     from coremargin.maths.scaling import Scaling
+    from coremargin.models.single import Single
+    from coremargin.models.sklearn_objects import Linear
 
 Precision = Literal["float64", "float32"]
 
@@ -28,7 +36,123 @@ MAKER = "coremargin"  #: who made a file, for its metadata
 VALUES = "values"  #: what graphs call decision values (n, k) before they decide
 #: Operation, inputs, outputs; of ``Gather`` along the columns of its input.
 Step: TypeAlias = tuple[str, list[str], list[str]]
+#: Steps, the arrays that they name, and the shape (d, k) of the graph.
+_Steps: TypeAlias = tuple[list[Step], dict[str, "NDArray[Any]"], tuple[int, int]]
 _OPSET, _IR = 13, 8  # of 2020 and 2021: every runtime since then reads them
+
+
+def as_onnx(of: Linear | Functions, precision: Precision = "float64") -> Any:
+    """An ``onnx.ModelProto``: input "X" (n, d); outputs "label" (n,) and "decision", (n,) for two classes else (n, k).
+
+    precision: of input, coefficients and decision values. "float64" agrees with ``decision_function`` to rounding, both
+    of rows in float64;
+    "float32" rounds rows and coefficients to 24 bits, which may change labels of rows that near to the plane.
+    Rows are scaled, and mapped, in the graph, in ``precision``, by the operations of ``decision_function``.
+    Labels are int64, text, float64 or bool. The metadata have ``about``, and the names in ``feature_names``, as JSON.
+    Raises UsageError when onnx is not installed, or for labels that would not come back as they are, and for maps that
+    graphs have no operations for.
+    """
+    rows, nodes = scaling_nodes(of.scaling)
+    steps, arrays, shape = _kernel_steps(of, rows) if isinstance(of, Functions) else _linear_steps(of, rows)
+    made, constants = with_constants(steps, arrays, precision)
+    constants += scaling_constants(of.scaling, precision)
+    return finished([*nodes, *made], constants, shape, of.classes, precision, of.about, of.names)
+
+
+def _linear_steps(linear: Linear, rows: str) -> _Steps:
+    """From scaled rows to VALUES, and what the steps name, and (d, k)."""
+    steps, arrays = ([], {}) if linear.map is None else map_graph(linear.map, rows)
+    arrays |= {"coef": linear.coef.T, "intercept": linear.intercept}
+    steps += [("Gemm", [rows if linear.map is None else "mapped", "coef", "intercept"], [VALUES])]
+    return steps, arrays, (linear.features, len(linear.intercept))
+
+
+def _kernel_steps(of: Functions, rows: str) -> _Steps:
+    """The same of functions of a kernel."""
+    functions = of.expansion
+    steps, arrays = kernel_graph(functions.kernel, dense(functions.rows), rows)
+    steps += [("MatMul", ["kernel", "weights"], ["sums"]), ("Add", ["sums", "offsets"], [VALUES])]
+    arrays |= {"weights": functions.weights, "offsets": functions.offsets}
+    return steps, arrays, (functions.rows.shape[1], len(functions.offsets))
+
+
+def enclosure_onnx(
+    model: Single, centre: NDArray[Any], radius: float, precision: Precision, axes: NDArray[Any] | None = None
+) -> Any:
+    """The graph of a model of one class, as ``as_onnx``: radius - ||axes (z - centre)|| of scaled and mapped rows z.
+
+    centre (d,); axes (d, d); None: I. Labels are 1 inside and -1 outside. Raises UsageError as ``as_onnx`` does.
+    """
+    rows, nodes = scaling_nodes(model.row_scaling)
+    made = model.row_map
+    steps, arrays = ([], {}) if made is None else map_graph(made, rows)
+    arrays |= {"middle": centre, "radius": np.array(radius), "along": np.array([1])}
+    steps.append(("Sub", [rows if made is None else "mapped", "middle"], ["away"]))
+    if axes is not None:
+        arrays["turned"] = np.ascontiguousarray(axes.T)
+        steps.append(("MatMul", ["away", "turned"], ["white"]))
+    white = "away" if axes is None else "white"
+    steps += [
+        ("Mul", [white, white], ["squared"]),
+        ("ReduceSum", ["squared", "along"], ["square"]),
+        ("Sqrt", ["square"], ["distance"]),
+        ("Sub", ["radius", "distance"], [VALUES]),
+    ]
+    nodes_of_steps, constants = with_constants(steps, arrays, precision)
+    constants += scaling_constants(model.row_scaling, precision)
+    about = {
+        "problem": model.problem,
+        "status": model.status,
+        "certificate": json.dumps(model.record["certificate"], sort_keys=True),
+    }
+    shape, labels = (model.features, 1), label_array(model.labels)
+    return finished([*nodes, *nodes_of_steps], constants, shape, labels, precision, about, model.feature_names)
+
+
+def map_graph(made: FeatureMap, rows: str) -> tuple[list[Step], dict[str, NDArray[Any]]]:
+    """Steps of a graph from ``rows`` (n, d) to "mapped" (n, M), and the arrays that they name.
+
+    Raises UsageError for a sketch, and for a kernel so narrow that the graph would lose its digits.
+    """
+    if isinstance(made, Nystroem):
+        if made.cancels:
+            raise UsageError("export to ONNX: gamma is so large that distances of rows lose their digits in a graph")
+        steps, arrays = kernel_graph(Kernel("rbf", made.gamma), made.landmarks, rows)
+        last: Step = ("MatMul", ["kernel", "normalization"], ["mapped"])
+        return [*steps, last], arrays | {"normalization": made.normalization.T}
+    if isinstance(made, Fourier):
+        steps = [
+            ("MatMul", [rows, "frequencies"], ["projected"]),
+            ("Add", ["projected", "phases"], ["turned"]),
+            ("Cos", ["turned"], ["waves"]),
+            ("Mul", ["waves", "size"], ["mapped"]),
+        ]
+        size = np.array(np.sqrt(2.0 / made.width))
+        return steps, {"frequencies": made.weights, "phases": made.offsets, "size": size}
+    assert isinstance(made, Polynomial)  # noqa: S101 - for the type checker: there is no other map
+    if made.index is not None:
+        raise UsageError(
+            "export to ONNX: graphs have no operation for a sketch; train with an exact polynomial (without "
+            "components), nystroem or fourier, or export for scikit-learn"
+        )
+    return _products(made, rows)
+
+
+def _products(made: Polynomial, rows: str) -> tuple[list[Step], dict[str, NDArray[Any]]]:
+    """Of an exact polynomial: products of entries of (sqrt(gamma) x, sqrt(coef0))."""
+    places, factors = made.monomials
+    spread = np.sqrt(made.gamma) * np.eye(made.features, made.features + 1)
+    last = np.append(np.zeros(made.features), np.sqrt(made.coef0))
+    steps: list[Step] = [("MatMul", [rows, "spread"], ["across"]), ("Add", ["across", "constant"], ["u"])]
+    arrays: dict[str, NDArray[Any]] = {"spread": spread, "constant": last, "factors": factors}
+    for k, place in enumerate(places):
+        arrays[f"entries_{k}"] = place.astype(np.int64)
+        steps.append(("Gather", ["u", f"entries_{k}"], [f"factor_{k}"]))
+    product = "factor_0"
+    for k in range(1, len(places)):
+        steps.append(("Mul", [product, f"factor_{k}"], [f"product_{k}"]))
+        product = f"product_{k}"
+    return [*steps, ("Mul", [product, "factors"], ["mapped"])], arrays
 
 
 def onnx_tools() -> tuple[Any, Any]:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coremargin.engine.calls import ask_in_order
 from coremargin.errors import LabelError
 from coremargin.models.decision import Scorer, decided
 from coremargin.models.evaluate import shares_of
-from coremargin.models.executor import executor_of
+from coremargin.models.executor import probe_in_order
 from coremargin.models.matching import scorer_for
 
 if TYPE_CHECKING:
@@ -87,11 +85,8 @@ def compare(first: AnyModel, second: AnyModel, source: Source, cluster: str | os
     scorers = scorer_for(first, source), scorer_for(second, source)
     places = _places(first, labels), _places(second, labels)
     question: Any = _Question(scorers, places, np.arange(len(labels)), width)
-    with (
-        executor_of(source, "threads" if cluster is None else cluster) as executor,
-        closing(ask_in_order(executor, source, question)) as answers,
-    ):
-        counts = sum(answers, np.zeros((3, width, width), np.int64))
+    with probe_in_order(source, question, cluster) as found:
+        counts = sum(found, np.zeros((3, width, width), np.int64))
     rows = int(counts[0].sum())
     if not rows:
         raise LabelError(f"{source.name}: expected labelled rows that count, found none; nothing to compare")

@@ -4,35 +4,46 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from coremargin.data.folder import refuse
 from coremargin.data.locked import Locked
 from coremargin.data.source import Source, is_source
 from coremargin.data.sources.paths import local_source
 from coremargin.data.store_paths import is_store
-from coremargin.engine.calls import ask_in_order
 from coremargin.engine.clusters.specs import local_cluster
+from coremargin.errors import UsageError
 from coremargin.formats.local_path import local_path
 from coremargin.models.decision import Scorer, decided, leads
-from coremargin.models.executor import executor_of
+from coremargin.models.executor import probe_in_order
 from coremargin.models.files import check_outside
 from coremargin.models.matching import scorer_for
 from coremargin.models.predictions.common import Subject
-from coremargin.models.predictions.opening import predictions, refuse_output
+from coremargin.models.predictions.lines import csv_file, jsonl_file
+from coremargin.models.predictions.parquet import parquet
+from coremargin.models.predictions.zarr_group import zarr_group
 from coremargin.models.registry import load
 from coremargin.models.rows import rows_for
 
 if TYPE_CHECKING:
     from coremargin.data.sources.base import OnProgress as OnIngest
-    from coremargin.engine.protocols import Block, Executor
+    from coremargin.engine.protocols import Block
     from coremargin.maths.kernel.functions import KernelFunction
     from coremargin.models.fleet import AnyModel
+    from coremargin.models.predictions.common import Sink
 
+FORMATS: dict[str, Callable[..., AbstractContextManager[Sink]]] = {
+    ".parquet": parquet,
+    ".csv": csv_file,
+    ".jsonl": jsonl_file,
+    ".zarr": zarr_group,
+    "": zarr_group,
+}
 _BATCH_ROWS = 1 << 17  # rows of a row group in Parquet, at least
 
 OnProgress = Callable[[int, int], object]
@@ -138,15 +149,9 @@ def _predicted(
 ) -> Prediction:
     scorer = scorer_for(model, source)
     counts, least = np.zeros(len(model.labels), np.int64), np.inf
-    writing = predictions(
-        path, Subject(model, source), overwrite=overwrite
-    )  # before a lock makes folders for a wrong name
-    with (
-        Locked(path, "these predictions"),
-        writing as sink,
-        executor_of(source, "threads" if cluster is None else cluster) as executor,
-    ):
-        for batch in _batches(scorer, source, executor, on_progress):
+    writing = open_predictions(path, Subject(model, source), overwrite=overwrite)  # before a lock makes folders
+    with Locked(path, "these predictions"), writing as sink, probe_in_order(source, _Label(scorer), cluster) as found:
+        for batch in _batches(found, source, on_progress):
             codes = np.concatenate([given.codes for given in batch])
             sink.write(codes, np.concatenate([given.decisions for given in batch]))
             counts += np.bincount(codes, minlength=len(counts))
@@ -154,21 +159,46 @@ def _predicted(
     return Prediction(path, source.name, source.rows, dict(zip(model.labels, counts.tolist(), strict=True)), least)
 
 
-def _batches(
-    scorer: Scorer, source: Source, executor: Executor, on_progress: OnProgress | None
-) -> Iterator[list[_Given]]:
+def _batches(found: Iterator[list[_Given]], source: Source, on_progress: OnProgress | None) -> Iterator[list[_Given]]:
     """What all rows are given, in order, a few chunks at a time."""
     batch: list[_Given] = []
-    chunk = 0
-    with closing(ask_in_order(executor, source, _Label(scorer))) as answers:
-        for given in (part for answer in answers for part in answer):
-            batch.append(given)
-            if on_progress is not None:
-                on_progress(source.span(chunk)[1], source.rows)
-            chunk += 1
-            if sum(len(part.codes) for part in batch) >= _BATCH_ROWS or chunk == source.chunks:
-                yield batch
-                batch = []
+    for chunk, given in enumerate(part for block in found for part in block):
+        batch.append(given)
+        if on_progress is not None:
+            on_progress(source.span(chunk)[1], source.rows)
+        if sum(len(part.codes) for part in batch) >= _BATCH_ROWS or chunk + 1 == source.chunks:
+            yield batch
+            batch = []
+
+
+def open_predictions(path: Path, about: Subject, *, overwrite: bool) -> AbstractContextManager[Sink]:
+    """A sink that takes all rows in order; the suffix of the name selects the format. Links are followed.
+
+    The output appears under its name when all of it is on disk; memory does not grow with the rows.
+    Raises UsageError (an ending of no format) at once; as it is entered UsageError (something is there),
+    OutputError (cannot be written).
+    """
+    make = format_of(path)
+    return make(Path(os.path.realpath(path)), about, overwrite=overwrite)
+
+
+def refuse_output(path: Path, *, overwrite: bool) -> None:
+    """Raises UsageError for an output of which it is plain, before a row is read, that it will not be written."""
+    format_of(path)
+    if not overwrite and os.path.lexists(path):
+        refuse(path, "another file or folder", [], overwrite=False)
+
+
+def format_of(path: Path) -> Callable[..., AbstractContextManager[Sink]]:
+    """The writer for the suffix of a name. Raises UsageError for an unknown one."""
+    make = FORMATS.get(path.suffix.lower())
+    if make is None:
+        known = ", ".join(f"NAME{ending}" for ending in FORMATS if ending)
+        raise UsageError(
+            f"{path}: expected {known}, or a name without an ending for Zarr, found the ending {path.suffix!r}; "
+            f"choose one of them"
+        )
+    return make
 
 
 def opened_model(

@@ -51,7 +51,7 @@ def load(path: str | os.PathLike[str], kernel: KernelFunction | None = None) -> 
 
     Returns
     -------
-    Model, FleetModel, MulticlassModel, ActiveModel or ActiveClassesModel
+    Model, KernelModel or FleetModel
         By the contents of the folder; its ``kind`` is what was trained.
 
     Raises
@@ -82,7 +82,7 @@ def load(path: str | os.PathLike[str], kernel: KernelFunction | None = None) -> 
         if kind is not None:
             return class_of(kind).read(model)
         files = read_model_files(model)
-        return cast("type[Single]", class_of(files.record.problem)).of(files)
+        return cast("type[Single]", class_of(files.record.problem)).from_files(files)
 
     found = open_storage(resolve_model(Path(open_storage(path).name))).read_whole(read)
     return found if kernel is None else found.with_kernel(kernel)

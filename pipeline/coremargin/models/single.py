@@ -1,10 +1,12 @@
-"""What models with one certificate have: a typed record, its claims, and arrays in one file."""
+"""What models with one certificate have: a typed record and the arrays that prove its claims."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import msgspec
@@ -12,11 +14,12 @@ import numpy as np
 
 from coremargin.data.folder import write_arrays
 from coremargin.errors import DataError, UsageError
-from coremargin.formats.model_arrays import ROWS, check_arrays
+from coremargin.formats import kinds
+from coremargin.formats.model_arrays import ROWS, Numbers, check_arrays
 from coremargin.formats.model_files import ARRAYS, read_model_files
 from coremargin.formats.model_record import FILE, ModelRecord
 from coremargin.formats.registry import typed_record
-from coremargin.maths.rows import Rows, frozen_rows, is_sparse, to_arrays
+from coremargin.maths.rows import Rows, from_arrays, frozen_rows, is_sparse, to_arrays
 from coremargin.maths.scaling import Scaling
 from coremargin.models.feature_map import feature_map_of
 from coremargin.models.files import write_columns, write_record
@@ -25,38 +28,95 @@ from coremargin.models.trained import Trained
 
 if TYPE_CHECKING:
     from coremargin.data.storage import Storage
+    from coremargin.formats.columns import ColumnsRecord
     from coremargin.formats.model_files import ModelFiles
     from coremargin.formats.storage import ReadableStorage
     from coremargin.maths.mapping import FeatureMap
     from coremargin.maths.scaling import Kind
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class Single(Trained):
-    """A model with one certificate: ``model.json`` is its record, ``arrays.npz`` holds the numbers and the coreset.
+    """A model with one certificate: ``model.json`` is its record, ``arrays.npz`` its numbers and the coreset's rows.
 
+    The record says which numbers there are (``formats.model_arrays``); they are converted to its types, and read-only,
+    also in copies.
     formats/kinds.py says which kinds have which models.
+
+    Parameters
+    ----------
+    record : mapping
+        The content of ``model.json``.
+    numbers : mapping of str to ndarray
+        The content of ``arrays.npz`` but for the coreset's rows.
+    coreset_x : ndarray or csr_array of shape (m, d)
+        Exact copies of the coreset's rows, scaled where rows are; (m, 0) where no proof needs them.
+    columns : ColumnsRecord, optional
+        What the features come from, where the rows had names.
+
+    Raises
+    ------
+    DataError
+        The record is incomplete or does not fit the arrays.
     """
 
-    RECORD: ClassVar[type[ModelRecord]]  #: what the records of such models are
-    WHAT: ClassVar[str]  #: "two classes", for messages
+    WHAT: ClassVar[str]  #: "hyperplanes", for messages
 
-    coreset_ids: np.ndarray
+    record: Mapping[str, Any]
+    numbers: Mapping[str, np.ndarray]
     coreset_x: Rows
-    extra: Mapping[str, np.ndarray]
-    shift: np.ndarray | None
-    factor: np.ndarray | None
+    columns: ColumnsRecord | None = None
 
-    def _settle(self, names: Mapping[str, Any]) -> None:
-        """Make the record plain and the arrays ``names`` (to their kinds, None: as they are) read-only; check them.
-
-        Raises DataError where they are not as those of a model on disk.
-        """
+    def __post_init__(self) -> None:
         object.__setattr__(self, "record", plain(dict(self.record)))
-        for name, kind in names.items():
-            values = getattr(self, name)
-            if values is not None:
-                object.__setattr__(self, name, frozen_rows(values) if is_sparse(values) else frozen(values, kind))
+        sparse = is_sparse(self.coreset_x)
+        rows = frozen_rows(self.coreset_x) if sparse else _typed(ROWS, self.coreset_x, Numbers("f8", ()))
+        schema = self.facts.schema(frozenset({*self.numbers, *to_arrays(ROWS, rows)}))
+        numbers = {name: _typed(name, values, schema.get(name)) for name, values in sorted(self.numbers.items())}
+        object.__setattr__(self, "coreset_x", rows)
+        object.__setattr__(self, "numbers", MappingProxyType(numbers))
         check_arrays(self.facts, self.arrays(), "arrays")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        return type(self), tuple((given | {"numbers": dict(self.numbers)}).values())
+
+    def array(self, name: str) -> np.ndarray:
+        """One of the numbers.
+
+        Parameters
+        ----------
+        name : str
+            Its name in ``arrays.npz``.
+
+        Returns
+        -------
+        ndarray
+            Read-only.
+
+        Raises
+        ------
+        AttributeError
+            Such models have no array of this name.
+        """
+        if name not in self.numbers:
+            raise AttributeError(f"this model of problem {self.problem!r} has no {name}")
+        return self.numbers[name]
+
+    @property
+    def coreset_ids(self) -> np.ndarray:
+        """The rows of the coreset (m,) by number, int64."""
+        return self.array("coreset_ids")
+
+    @property
+    def shift(self) -> np.ndarray | None:
+        """What is subtracted from each column (d,); None where columns are not scaled."""
+        return self.numbers.get("shift")
+
+    @property
+    def factor(self) -> np.ndarray | None:
+        """What each column (d,) is multiplied by then; None where columns are not scaled."""
+        return self.numbers.get("factor")
 
     @cached_property
     def facts(self) -> ModelRecord:
@@ -82,7 +142,7 @@ class Single(Trained):
     @cached_property
     def row_map(self) -> FeatureMap | None:
         """What maps rows as training did, after they are scaled; None for rows that are not mapped."""
-        return feature_map_of(self.facts, self.extra) if self.facts.map else None
+        return feature_map_of(self.facts, self.numbers) if self.facts.map else None
 
     @property
     def row_maps(self) -> tuple[FeatureMap, ...]:
@@ -198,25 +258,27 @@ class Single(Trained):
             It is none, or a model of another kind.
         """
         files = read_model_files(model, below)
-        if not isinstance(files.record, cls.RECORD):
+        if not issubclass(kinds.module(kinds.KINDS[files.record.problem].model).MODEL_CLASS, cls):
             found = f"found one of problem {files.record.problem!r}"
             raise DataError(f"{files.path}: expected a model of {cls.WHAT}, {found}")
-        return cls.of(files)
+        return cls.from_files(files)
 
     @classmethod
-    @abstractmethod
-    def of(cls, files: ModelFiles) -> Self:
-        """The model in files that were read, whose record is one of ``RECORD``."""
+    def from_files(cls, files: ModelFiles) -> Self:
+        """The model in files that were read.
 
-    @abstractmethod
-    def numbers(self) -> dict[str, np.ndarray]:
-        """The content of ``arrays.npz`` but for the coreset's rows.
+        Parameters
+        ----------
+        files : ModelFiles
+            Record and arrays of a model's folder, checked.
 
         Returns
         -------
-        dict of str to ndarray
-            The arrays by name.
+        model
+            The model.
         """
+        numbers = {name: values for name, values in files.arrays.items() if not name.startswith(ROWS)}
+        return cls(files.content, numbers, from_arrays(ROWS, files.arrays), files.columns)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The content of ``arrays.npz``.
@@ -226,7 +288,7 @@ class Single(Trained):
         dict of str to ndarray
             The arrays by name.
         """
-        return self.numbers() | to_arrays(ROWS, self.coreset_x)
+        return dict(self.numbers) | to_arrays(ROWS, self.coreset_x)
 
     def write(self, model: Storage, below: str = "") -> None:
         """Write ``model.json`` and ``arrays.npz``.
@@ -250,3 +312,23 @@ def frozen(values: np.ndarray, dtype: Any = None) -> np.ndarray:
     copy = np.array(values, dtype=dtype or values.dtype.newbyteorder("="), order="C")
     copy.flags.writeable = False
     return copy
+
+
+def _typed(name: str, values: Any, wanted: Numbers | None) -> np.ndarray:
+    """A read-only copy in the first of the types that a record allows, if all values stay what they are.
+
+    Raises DataError for what is no array.
+    """
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        found = f"a {type(values).__name__} of parts of several lengths"
+        raise DataError(
+            f"arrays: {name}: expected an array of numbers, found {found}; get an unaltered copy"
+        ) from error
+    types = [] if wanted is None else [np.dtype(word) for word in wanted.kind.split()]
+    if not types or array.dtype in types or not np.can_cast(array.dtype, types[0], "same_kind"):
+        return frozen(array)
+    with np.errstate(over="ignore"):
+        copy = frozen(array, types[0])
+    return copy if np.array_equal(copy, array, equal_nan=True) else frozen(array)

@@ -14,8 +14,9 @@ import numpy as np
 from coremargin.data.storages import open_storage
 from coremargin.errors import UsageError
 from coremargin.formats.columns import read_columns
+from coremargin.formats.function import refuse_function
 from coremargin.formats.model_record import FILE
-from coremargin.models.decision import Scorer, decided, label_array
+from coremargin.models.decision import KernelScorer, Scorer, decided, label_array
 from coremargin.models.files import save_folder
 from coremargin.models.raw_rows import decision_values
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from coremargin.formats.storage import ReadableStorage
     from coremargin.maths.kernel.functions import KernelFunction
     from coremargin.models.coefficients import Hyperplane
-    from coremargin.models.converters import Linear
+    from coremargin.models.sklearn_objects import Functions, Linear
 
 
 class Trained(ABC):
@@ -271,20 +272,34 @@ class Trained(ABC):
         Raises
         ------
         UsageError
-            A fleet has several values of C and none was chosen.
+            A fleet has several values of C and none was chosen; functions of a kernel have no weights of features.
         """
-        from coremargin.models.converters import Linear
+        from coremargin.models.sklearn_objects import Linear
 
-        claims = [member.record["certificate"] for member in self.deciders()]
+        found = self._hypotheses()
+        if not isinstance(found, Linear):
+            raise UsageError(
+                f"a model of the kernel {found.expansion.kernel.name!r} has no weights of features: it is a sum over "
+                f"{found.expansion.rows.shape[0]:,} rows; `predict` and `evaluate` use it as it is"
+            )
+        return found
+
+    def _hypotheses(self) -> Linear | Functions:
+        """What other formats need of the model."""
+        from coremargin.models.sklearn_objects import Functions, Linear
+
+        scorer, members = self.scorer(), self.deciders()
+        claims = [member.record["certificate"] for member in members]
         about = {
             "problem": self.problem,
-            "status": self.status,
+            "status": (members[0] if len(members) == 1 else self).status,
             "certificate": json.dumps(claims[0] if len(claims) == 1 else claims, sort_keys=True),
         }
         if self.columns is not None:
             about["columns"] = json.dumps(list(self.columns.names))
-        scorer = self.scorer()
         labels, names = label_array(self.labels), self.feature_names
+        if isinstance(scorer, KernelScorer):
+            return Functions(scorer.functions, labels, about, scorer.scaling, names)
         return Linear(*scorer.planes(), labels, about, scorer.scaling, names, scorer.map)
 
     def coefficients(self, top: int | None = None) -> list[Hyperplane]:
@@ -326,8 +341,9 @@ class Trained(ABC):
 
         Returns
         -------
-        LinearSVC or Pipeline
-            Of rows divided by their lengths a pipeline, whose first step does so.
+        LinearSVC, SVC, OneVsRestClassifier or Pipeline
+            SVCs of a kernel, of more than two classes one for each. A pipeline for mapped rows, for rows divided by
+            their lengths, and for scaled rows of a kernel.
 
         Raises
         ------
@@ -336,12 +352,12 @@ class Trained(ABC):
         UsageError
             A fleet has several values of C and none was chosen.
         """
-        from coremargin.models.converters import as_sklearn
+        from coremargin.models.sklearn_objects import as_sklearn
 
-        return as_sklearn(self.linear())
+        return as_sklearn(self._hypotheses())
 
     def to_onnx(self, precision: Literal["float64", "float32"] = "float64") -> Any:
-        """An ONNX graph that predicts the same; see ``models.converters.as_onnx``. Needs the extra "onnx".
+        """An ONNX graph that predicts the same; see ``models.onnx_graph.as_onnx``. Needs the extra "onnx".
 
         Parameters
         ----------
@@ -356,11 +372,13 @@ class Trained(ABC):
         Raises
         ------
         UsageError
-            The package onnx is not installed, or labels would not come back as they are.
+            The package onnx is not installed, the kernel is a Python function, or labels would not come back as they
+            are.
         """
-        from coremargin.models.converters import as_onnx
+        from coremargin.models.onnx_graph import as_onnx
 
-        return as_onnx(self.linear(), precision)
+        refuse_function(self.parameters, "an ONNX graph")
+        return as_onnx(self._hypotheses(), precision)
 
     @classmethod
     def load(cls, path: Address) -> Self:
@@ -373,7 +391,7 @@ class Trained(ABC):
 
         Returns
         -------
-        Model, FleetModel or MulticlassModel
+        Model, KernelModel or FleetModel
             One of the class whose ``load`` is called.
 
         Raises

@@ -1,1 +1,1 @@
-"""The page on which people answer: served on this machine only, by Tornado, to browsers that know its address."""
+"""The annotation page: served by Tornado on this machine, to browsers that know its secret address."""

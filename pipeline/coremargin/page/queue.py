@@ -1,6 +1,7 @@
-"""The queue between browsers and a campaign: questions in their order, answers that the log has not yet, the status.
+"""The queue between browsers and a campaign: open questions, answers that are not in the log yet, the status.
 
-Nothing here waits, reads a file or calls the campaign: the threads of both sides meet here, one at a time.
+It is shared by the server's thread and the background thread, under a lock. No method waits, reads a file or calls the
+campaign.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ Name = Annotated[str, Meta(min_length=1, max_length=200)]
 
 
 class Post(Strict, frozen=True, kw_only=True):
-    """What a browser sends when a key was pressed.
+    """A request of a browser after a key press.
 
-    run: of the program that has served its page. id: the same whenever the same answer is sent again. new: the label
-    may be a new one. ends: an answer is taken back even if that ends a trial.
+    run: identifies the server process of its page. id: the same if an answer is sent again. new: the label may be a new
+    one. ends: take an answer back even if that ends a trial.
     """
 
     run: str
@@ -43,7 +44,7 @@ class Post(Strict, frozen=True, kw_only=True):
 
 
 class Declined(Exception):
-    """An answer that is refused. code: the HTTP status, 200 to ask back; kind: what the browser does about it."""
+    """An answer that is rejected. code: the HTTP status, 200 for a confirmation; kind: tells the browser what to do."""
 
     def __init__(self, code: int, kind: str, message: str) -> None:
         super().__init__(message)
@@ -51,7 +52,7 @@ class Declined(Exception):
 
 
 class Card(NamedTuple):
-    """A question as it is shown. near: distance of its row, and width of the slab; content: of ``RowView``."""
+    """A question as shown. near: distance of its row, and width of the slab; content: of ``RowView``."""
 
     row: int
     why: str
@@ -61,9 +62,10 @@ class Card(NamedTuple):
 
 @dataclass
 class Person:
-    """An annotator. queue: questions that are ready; last: answered rows with labels, as the log has them, in order.
+    """An annotator. queue: prepared questions; last: answered rows with labels, in the order of the log. back:
+    questions
 
-    back: questions whose answer was taken back: they are shown again first.
+    whose answer was taken back, which are shown first.
     """
 
     name: str
@@ -75,10 +77,10 @@ class Person:
 
 @dataclass(frozen=True)
 class CampaignSnapshot:
-    """The campaign as the background thread has last seen it.
+    """The last state of the campaign that the background thread has read.
 
     left: answers that are still needed. named: whether the campaign names its classes. ids: of the answers in the log.
-    answered: rows that have one.
+    answered: rows with an answer.
     """
 
     status: dict[str, Any]
@@ -88,30 +90,30 @@ class CampaignSnapshot:
     answered: frozenset[int]
 
 
-ACTIVE_S = 45.0  #: annotators who are silent for so long have left, and others get their questions
+ACTIVE_S = 45.0  #: after this time without a request, an annotator's questions go to others
 MOST_PEOPLE = 200
 
 
 class QuestionQueue:
-    """The queue of one process. run: its identifier; changed: called whenever there is something new."""
+    """The queue of one process. run: its identifier; changed: called after every change."""
 
     def __init__(self, run: str, changed: Callable[[], None]) -> None:
         self.run, self._changed = run, changed
         self._lock = threading.Lock()
         self._people: dict[str, Person] = {}
-        self._pending: dict[str, ReceivedAnswer] = {}  # answers that the log has not yet, by their ids
+        self._pending: dict[str, ReceivedAnswer] = {}  # answers that are not in the log yet, by id
         self._ids_on_disk = set[str]()  # of these, those on disk
         self._ids = set[str]()  # of all answers that were accepted, by this process or earlier ones
-        self._cards: dict[int, Card] = {}  # that were ready here: answers to them are accepted, and may be taken back
+        self._cards: dict[int, Card] = {}  # all questions that this process prepared
         self._answered = frozenset[int]()  # rows with an answer in the log
         self._messages: dict[str, list[str]] = {}
         self._snapshot: CampaignSnapshot | None = None
         self._version, self.busy, self.trouble = 0, "", ""
 
-    # people
+    # annotators
 
     def register(self, who: str) -> bool:
-        """Note that somebody has opened the page; whether they were away. Raises Declined for too many people."""
+        """Record that an annotator opened the page; returns whether they were inactive. Raises Declined if full."""
         with self._lock:
             known = self._people.get(who)
             if known is None and len(self._people) >= MOST_PEOPLE:
@@ -122,7 +124,7 @@ class QuestionQueue:
             return fresh
 
     def active_people(self) -> list[str]:
-        """Annotators who were heard from within the last ``ACTIVE_S`` seconds."""
+        """Annotators with a request in the last ``ACTIVE_S`` seconds."""
         with self._lock:
             since = time.monotonic() - ACTIVE_S
             return [person.name for person in self._people.values() if person.seen >= since]
@@ -141,7 +143,7 @@ class QuestionQueue:
         last: dict[str, list[tuple[int, Any]]],
         done: Iterable[str],
     ) -> None:
-        """Replace what browsers see, at once. done: ids of answers that the log has, or will never have."""
+        """Replace the state that browsers see. done: ids of answers that are in the log, or were rejected."""
         with self._lock:
             self._snapshot = snapshot
             self._ids |= snapshot.ids
@@ -157,12 +159,12 @@ class QuestionQueue:
         self.notify()
 
     def refuse(self, who: str, message: str) -> None:
-        """Leave a message for somebody whose answer was refused."""
+        """Store a message for an annotator whose answer was rejected."""
         with self._lock:
             self._messages.setdefault(who, []).append(message)
 
     def set_message(self, *, busy: str | None = None, trouble: str | None = None) -> None:
-        """Show what the background thread does, or what prevents it."""
+        """Show what the background thread is doing, or what prevents it."""
         before = self.busy, self.trouble
         self.busy = self.busy if busy is None else busy
         self.trouble = self.trouble if trouble is None else trouble
@@ -183,7 +185,7 @@ class QuestionQueue:
     # answers
 
     def book(self, post: Post) -> ReceivedAnswer | None:
-        """Book the answer that a browser has sent; None for one that was accepted before. Raises Declined.
+        """Accept the answer of a browser as pending; None if it was accepted before. Raises Declined.
 
         The caller writes the answer to disk, then calls ``mark_written``, or ``unbook`` if that fails.
         """
@@ -194,7 +196,7 @@ class QuestionQueue:
                 raise Declined(409, "stale", "expected a page of this program, found one from before a restart")
             person = self._people.get(post.who)
             if person is None or self._snapshot is None:
-                raise Declined(409, "stale", "expected somebody who is here, found nobody of that name")
+                raise Declined(409, "stale", "expected an annotator of this page, found no one of that name")
             one = self._undo_of(post, person) if post.action == "undo" else self._answer_of(post, person)
             self._pending[one.id] = one
             self._ids.add(one.id)
@@ -251,10 +253,10 @@ class QuestionQueue:
             else:
                 person.back.append(self._cards[one.row])
 
-    # what somebody sees
+    # the view of an annotator
 
     def view(self, who: str) -> dict[str, Any]:
-        """All that a browser shows, for somebody who has arrived."""
+        """The content of the page, for a registered annotator."""
         with self._lock:
             person, snapshot = self._people[who], self._snapshot
             found: dict[str, Any] = {
@@ -282,7 +284,7 @@ class QuestionQueue:
 
     def _question_view(self, card: Card, snapshot: CampaignSnapshot) -> dict[str, Any]:
         status = snapshot.status
-        if card.why == "draw":  # those answered since are on their way
+        if card.why == "draw":  # add pending answers
             more = sum(one.action == "label" and self._why(one.row) == "draw" for one in self._pending.values())
             more = min(more, max(0, status["draws_open"] - 1))
             status = {**status, "draws_done": status["draws_done"] + more, "draws_open": status["draws_open"] - more}
@@ -293,19 +295,19 @@ class QuestionQueue:
         return None if card is None else card.why
 
     def _open_cards(self, person: Person) -> list[Card]:
-        """The questions of somebody, the next one first."""
+        """The open questions of an annotator, the next one first."""
         latest = self._pending_actions(person)
         back = [card for card in reversed(person.back) if latest.get(card.row, "undo") == "undo"]
         rows = {card.row for card in back} | set(latest)
         return back + [card for card in person.queue if card.row not in rows]
 
     def _pending_actions(self, person: Person) -> dict[int, str]:
-        """The last action on rows with pending answers; where several people are asked, that of this one."""
+        """The last action on rows with pending answers; with several people per row, that of this annotator."""
         people = 1 if self._snapshot is None else self._snapshot.status["people"]
         return {one.row: one.action for one in self._pending.values() if people == 1 or one.who == person.name}
 
     def _answers_of(self, person: Person) -> Sequence[tuple[int, Any]]:
-        """Current answers of somebody, pending ones included, the last one at the end."""
+        """Current answers of an annotator, pending ones included, the last one at the end."""
         mine = list(person.last)
         for one in self._pending.values():
             if one.who == person.name and one.action in ("label", "undo"):
@@ -315,7 +317,7 @@ class QuestionQueue:
         return mine
 
     def _pending_labels(self) -> int:
-        """How many rows have a pending label."""
+        """The number of rows with a pending label."""
         latest = {one.row: one.action for one in self._pending.values() if one.action in ("label", "undo")}
         return sum(1 if action == "label" else 0 for action in latest.values())
 
@@ -326,7 +328,7 @@ class QuestionQueue:
         return Forecast(max(0, left.draws - waiting), 0)
 
     def _classes(self) -> list[Any]:
-        """The classes as far as they are known, those of pending answers included."""
+        """The classes known so far, those of pending answers included."""
         found = [] if self._snapshot is None else list(self._snapshot.status["classes"])
         for one in self._pending.values():
             if one.action == "label" and len(found) < 2 and not any(same(one.label, known) for known in found):
@@ -334,7 +336,7 @@ class QuestionQueue:
         return found
 
     def _trial_warning(self) -> str:
-        """The warning before an answer is taken back that ends a trial; empty where none is on."""
+        """The warning that taking an answer back ends a trial; empty without a running trial."""
         status = {} if self._snapshot is None else self._snapshot.status
         if not (status.get("draws_open") or status.get("draws_done")):
             return ""

@@ -29,7 +29,7 @@ LONGEST = 1 << 20  #: bytes of a line
 
 
 class Lines:
-    """A text file, one line a row; only where they begin is held in memory."""
+    """A text file with a line for each row; memory holds only the offsets of lines."""
 
     def __init__(self, path: Path) -> None:
         self._path, starts, place = path, [0], 0
@@ -48,7 +48,7 @@ class Lines:
         return len(self._starts)
 
     def get(self, row: int) -> str | None:
-        """The text of a row; None where there is none."""
+        """The text of a row; None without one."""
         if not 0 <= row < len(self):
             return None
         with opened_plain(self._path) as file:
@@ -57,7 +57,7 @@ class Lines:
 
 
 class Column:
-    """A column of a table, one entry a row or, where the table has a column ``row``, of the rows that this names."""
+    """A column of a table: an entry for each row or, if the table has a column ``row``, for the rows named there."""
 
     def __init__(self, values: Any, rows: np.ndarray | None) -> None:
         self._values = values
@@ -73,7 +73,7 @@ class Column:
         return self._rows is not None
 
     def get(self, row: int) -> str | None:
-        """The entry of a row as text; None where there is none."""
+        """The entry of a row as text; None without one."""
         place = row
         if self._rows is not None and self._order is not None:
             at = int(np.searchsorted(self._rows, row))
@@ -85,9 +85,9 @@ class Column:
 
 
 def values_of(text: str, rows: int, option: str) -> Lines | Column:
-    """What FILE or FILE:COLUMN holds, for a store of so many rows. Raises UsageError, DataError.
+    """The values of FILE or FILE:COLUMN, for a store with this number of rows. Raises UsageError, DataError.
 
-    option: as people wrote it, for messages.
+    option: the command-line option, for messages.
     """
     path, column = _split(text)
     if not path.is_file():
@@ -141,22 +141,22 @@ def _table(path: Path) -> Any:
 
 MOST_BYTES = 32 << 20
 MOST_PIXELS = 50_000_000  #: a browser needs four bytes for each
-MOST_SEGMENTS = 10_000  #: of a JPEG before its size
+MOST_SEGMENTS = 10_000  #: segments of a JPEG before the one with its size
 
 _SOF = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # markers of JPEG that hold its size
 
 
 class Picture(NamedTuple):
-    """What a browser gets."""
+    """An image for a browser."""
 
     kind: str
     data: bytes
 
 
 def read_picture(path: Path) -> Picture:
-    """A PNG, JPEG, GIF or WebP. Raises DataError: nothing is there, it is something else, or huge.
+    """A PNG, JPEG, GIF or WebP. Raises DataError: missing, another format, or too large.
 
-    SVG is a program as much as a picture, and is refused.
+    SVG is rejected, as it may contain scripts.
     """
     try:
         with opened_plain(path) as file:
@@ -177,7 +177,7 @@ def read_picture(path: Path) -> Picture:
 
 
 def _size_of(data: bytes) -> tuple[str, tuple[int, int] | None]:
-    """What an image is, by its first bytes, and its width and height; None for what is none."""
+    """The format of an image, by its first bytes, and its width and height; None for other data."""
     try:
         if data.startswith(b"\x89PNG\r\n\x1a\n") and data[12:16] == b"IHDR":
             return "image/png", struct.unpack(">II", data[16:24])
@@ -219,9 +219,10 @@ def _webp(data: bytes) -> tuple[int, int] | None:
 
 
 def drawn(values: NDArray[np.float64], shape: tuple[int, ...]) -> Picture:
-    """Features (d,) as an image of height and width, or those and three colours: the smallest black, the largest white.
+    """Features (d,) as an image of this height and width, and three colours if given: the smallest black, the largest
+    white.
 
-    What is no number is black.
+    NaN is black.
     """
     low, high = float(np.nanmin(values, initial=np.inf)), float(np.nanmax(values, initial=-np.inf))
     span = high - low if high > low else 1.0
@@ -239,14 +240,14 @@ def _chunk(name: bytes, data: bytes) -> bytes:
 
 
 FEATURES_SHOWN = 24
-LONGEST_TEXT = 20_000  #: characters; of a longer text the rest is left out, which is said
+LONGEST_TEXT = 20_000  #: characters; longer texts are cut, with a note
 ROW = "{row}"
 
 Content = dict[str, Any]
 
 
 class RowView:
-    """How the rows of a store are shown; by nothing else, as a table of their features.
+    """How the rows of a store are shown; by default, as a table of their features.
 
     text: FILE, one line a row, or FILE:COLUMN. image: a path with ``{row}`` in it, or FILE:COLUMN of paths that begin
     where the file lies. pixels: HEIGHTxWIDTH, or HEIGHTxWIDTHx3. Raises UsageError, DataError. The attribute ``parts``
@@ -300,7 +301,7 @@ class RowView:
         return np.asarray(found.toarray() if hasattr(found, "toarray") else found, np.float64).reshape(-1)
 
     def _table(self, row: int) -> Content:
-        """The first features that are not zero or, where there are few, all of them."""
+        """The first features that are not zero or, if there are few features, all of them."""
         values = self._values(row)
         places = np.arange(len(values)) if len(values) <= FEATURES_SHOWN else np.flatnonzero(values)
         shown = [(self._name(int(place)), f"{values[place]:.6g}") for place in places[:FEATURES_SHOWN]]
@@ -322,7 +323,7 @@ class _Pattern:
 
 
 class _Paths:
-    """Paths in a column, below the folder of its file: a table that others made names no file elsewhere."""
+    """Paths in a column, relative to the folder of its file; paths to other folders are rejected."""
 
     def __init__(self, values: Lines | Column, folder: Path) -> None:
         self._values, self._folder = values, folder.resolve()

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from coremargin.serve.access import Address
 
 
-FILE = "page.json"  #: where it is served, in the folder of the campaign
+FILE = "page.json"  #: the file with the page's address, in the campaign's folder
 
-#: What every answer says: nothing but our own files is loaded, nothing is cached, no other page may frame it.
+#: Headers of all responses: load own files only, cache nothing, allow no frame of another page.
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
@@ -47,7 +47,7 @@ HEADERS = {
 
 
 def request_refusal(address: Address, method: str, token: str, headers: Mapping[str, str]) -> tuple[int, str] | None:
-    """The status and the reason for which a request is refused; None for one of ours."""
+    """The status and the reason with which a request is rejected; None for a valid one."""
     refused = check_request(address, headers.get("Host", ""), token)
     if refused is None and method == "POST":
         if headers.get("Origin") not in [f"http://{one}" for one in address.hosts]:
@@ -58,12 +58,12 @@ def request_refusal(address: Address, method: str, token: str, headers: Mapping[
 
 
 def as_json(value: object) -> bytes:
-    """For a browser: nothing in it can end a script or begin a tag."""
+    """JSON that is safe in HTML: it contains no characters that could end a script or begin a tag."""
     return json.encode(value).replace(b"<", b"\\u003c").replace(b">", b"\\u003e").replace(b"&", b"\\u0026")
 
 
 LONGEST = 1 << 16  #: bytes of a request
-POLL_S = 20.0  #: a request for news is answered after so long, even without any
+POLL_S = 20.0  #: a long poll returns after this time, even without a change
 FILES = {
     "style.css": ("text/css", ("report/style.css", "page/style.css")),
     "script.js": ("text/javascript", ("page/script.js",)),
@@ -71,13 +71,13 @@ FILES = {
 
 
 class News:
-    """Wakes those who wait for something new, from whatever thread."""
+    """Wakes waiting requests after a change, from any thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop, self._event = loop, asyncio.Event()
 
     def notify(self) -> None:
-        """There is something new."""
+        """Wake all waiting requests."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._wake)
 
@@ -86,51 +86,51 @@ class News:
         event.set()
 
     async def wait(self, seconds: float) -> None:
-        """Until there is, or for so long."""
+        """Wait for the next change, at most this long."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._event.wait(), seconds)
 
 
 class PageRequestHandler(RequestHandler):
-    """What all requests have in common: who may ask, and what a browser may do with the answer."""
+    """The base of all request handlers: checks requests, and sets security headers."""
 
     def initialize(self, worker: CampaignWorker, view: RowView, address: Address, news: News, title: str) -> None:
-        """Tornado hands over what ``served`` has put together."""
+        """Called by Tornado with the arguments from ``application``."""
         self.worker, self.view, self.address, self.news, self.heading = worker, view, address, news, title
 
     def set_default_headers(self) -> None:
-        """Of every answer, errors too."""
+        """Set the headers of all responses, errors included."""
         for name, value in HEADERS.items():
             self.set_header(name, value)
         self.clear_header("Server")
 
     def prepare(self) -> None:
-        """Refuse whoever has no business here."""
+        """Reject requests without the token or from other sites."""
         refused = request_refusal(self.address, self.request.method or "", self.path_args[0], self.request.headers)
         if refused is not None:
             raise HTTPError(refused[0], reason=None, log_message=refused[1])
 
     def write_error(self, status_code: int, **more: Any) -> None:
-        """A line of text: nothing of the request is repeated."""
+        """Send a line of text, which repeats nothing of the request."""
         error = more.get("exc_info", (None, None, None))[1]
         known = isinstance(error, HTTPError) and error.log_message
         self.set_header("Content-Type", "text/plain; charset=utf-8")
         self.finish(f"{error.log_message if known else self._reason}\n")
 
     def log_exception(self, kind: Any, error: Any, trace: Any) -> None:
-        """Log failures only: refusals are no news for the terminal."""
+        """Log failures only, not rejected requests."""
         if not isinstance(error, HTTPError):
             log_failure(self.address, error)
 
     def send(self, value: dict[str, Any], code: int = 200) -> None:
-        """Answer with JSON."""
+        """Respond with JSON."""
         self.set_status(code)
         self.set_header("Content-Type", "application/json; charset=utf-8")
         self.finish(as_json(value))
 
 
 class PageHandler(PageRequestHandler):
-    """The page itself; without a name the question who is there."""
+    """The page; without a name, a form that asks for one."""
 
     def get(self, _: str) -> None:
         """Serve it."""
@@ -151,7 +151,7 @@ class FileHandler(PageRequestHandler):
 
 
 class StateHandler(PageRequestHandler):
-    """What there is to see for somebody; after ``version`` as soon as there is something new."""
+    """The view of an annotator; with ``version``, waits for a change after it."""
 
     async def get(self, _: str) -> None:
         """Serve it."""
@@ -174,7 +174,7 @@ class AnswerHandler(PageRequestHandler):
     """An answer, a skip, an undo."""
 
     async def post(self, _: str) -> None:
-        """Take it, and serve what is next."""
+        """Accept it, and send the next view."""
         try:
             post: Post = typed(Post, read_object(self.request.body, "the answer", largest=LONGEST), "the answer")
         except DataError as error:
@@ -201,7 +201,7 @@ class ImageHandler(PageRequestHandler):
 
 
 def application(**parts: Any) -> Application:
-    """What answers requests; parts: as ``PageRequestHandler.initialize`` has them."""
+    """The Tornado application; parts: the arguments of ``PageRequestHandler.initialize``."""
     token = f"/{TOKEN}"
     routes = [
         (f"{token}/", PageHandler, parts),
@@ -214,7 +214,7 @@ def application(**parts: Any) -> Application:
 
 
 class NotFound(PageRequestHandler):
-    """Any other path; without the token nothing is revealed."""
+    """All other paths; reveals nothing without the token."""
 
     write_error = RequestHandler.write_error
 
@@ -230,7 +230,7 @@ async def serve(
     title: str,
     ready: Callable[[CampaignWorker], None],
 ) -> None:
-    """Serve until this is cancelled. make: the worker and the view of rows, from a callback for news."""
+    """Serve until this is cancelled. make: returns the worker and the view of rows, given a callback for changes."""
     news = News(asyncio.get_running_loop())
     worker, view = make(news.notify)
     app = application(worker=worker, view=view, address=address, news=news, title=title)
@@ -259,7 +259,7 @@ def run_page(
 ) -> None:
     """Serve the page of a campaign until KeyboardInterrupt. ready: called with its address when it can be opened.
 
-    Raises Busy where a page of this campaign is open already, and what ``Campaign`` and ``RowView`` raise.
+    Raises Busy if a page of this campaign is already served, and what ``Campaign`` and ``RowView`` raise.
     """
     progress = ScanProgress()
     watch = Callbacks(on_scan=progress.scan, on_block=progress.block)
@@ -280,7 +280,7 @@ def run_page(
 
 
 class _PageLock(Locked):
-    """One page a campaign: a second one says where the first is."""
+    """The lock that allows one page per campaign; the error names the address of the first."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder / FILE, "")

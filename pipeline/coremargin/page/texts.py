@@ -1,4 +1,4 @@
-"""What the page says in words: why a row is asked about, and what is left to do."""
+"""Texts of the page: why a row is queried, and what is left to do."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WHAT = {"start": "Beginning", "query": "Near the boundary", "draw": "Drawn by lo
 
 
 def reason(why: str, near: tuple[float, float] | None, status: Status) -> str:
-    """Why a row is asked about; near: its distance from the hyperplane, and how far the slab reaches."""
+    """Why a row is queried; near: its distance from the hyperplane, and half the width of the slab."""
     if why == "draw":
         done = status["draws_done"] + 1
         of = status["draws_done"] + status["draws_open"]
@@ -36,7 +36,7 @@ def reason(why: str, near: tuple[float, float] | None, status: Status) -> str:
 
 
 def facts(status: Status, left: Forecast, waiting: int) -> list[list[str]]:
-    """(name, value, more) of where a campaign stands; waiting: answers that its log has not yet."""
+    """The status of a campaign as (name, value, more); waiting: answers that are not in its log yet."""
     asked = status["labels"] + waiting
     found = [["Answers", f"{asked:,}", f"of {status['rows']:,} rows"]]
     expected = f"about {left.total:,}" if left.near else f"{left.total:,}"
@@ -50,7 +50,7 @@ def facts(status: Status, left: Forecast, waiting: int) -> list[list[str]]:
 
 
 def _wrong(status: Status) -> list[str]:
-    """What is shown of the rows without an answer."""
+    """The bound on wrong labels of rows without an answer."""
     evidence = status["evidence"]
     if evidence is None:
         wanted = f"asked for: at most {significant(100 * status['parameters']['error'], 3)} %"
@@ -60,7 +60,7 @@ def _wrong(status: Status) -> list[str]:
 
 
 def _margin(status: Status) -> list[str] | None:
-    """What is proven of the margin; nothing with a loss, or before anything is."""
+    """The proven share of the best margin; nothing with a loss."""
     if status["loss"] is not None or status["upper"] is None:
         return None
     if not status["ratio"]:
@@ -69,7 +69,7 @@ def _margin(status: Status) -> list[str] | None:
 
 
 def ended(status: Status) -> str | None:
-    """What is said when nothing is left to ask; None while a campaign goes on."""
+    """The text at the end of a campaign; None while it runs."""
     if status["status"] == "certified":
         evidence = status["evidence"]
         shown = describe.no_draws_text(status["rows"] - status["labels"] - status["unsure"])

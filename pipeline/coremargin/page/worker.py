@@ -1,7 +1,7 @@
 """A background thread that solves, scans and writes the log, while answers are accepted immediately.
 
-Annotators never wait for that thread: an answer goes to the inbox of the campaign, on disk, and the next question was
-prepared before. Only the thread works on the campaign; it publishes what it finds as a whole.
+Annotators never wait for it: answers are written to the campaign's inbox, and the next questions are prepared in
+advance. Only this thread works on the campaign; it publishes each new state as a whole.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-AHEAD = 6  #: questions that lie ready for somebody
-IDLE_S = 5.0  #: between two looks at what other processes have done
-SLOW_S = 1.0  #: a scan that takes longer is begun while answers are awaited
-SLOW_BYTES = 1 << 29  #: so much of a store is taken to need longer, before one was seen
+AHEAD = 6  #: questions that are prepared for each annotator
+IDLE_S = 5.0  #: between two checks for changes by other processes
+SLOW_S = 1.0  #: scans that take longer start while answers are awaited
+SLOW_BYTES = 1 << 29  #: before the first scan, stores above this size count as slow
 KEPT = 100  #: answers that can be taken back
 
 
 class ScanProgress:
-    """What is known of scans, for the page: how far one has come, and how long the last one took."""
+    """The progress of the current scan, for the page, and the duration of the last one."""
 
     def __init__(self) -> None:
         self.queue: QuestionQueue | None = None
@@ -64,7 +64,7 @@ class ScanProgress:
 
 
 class CampaignWorker(BackgroundThread):
-    """Works on a campaign. progress: of its scans; changed: called when there is news."""
+    """Works on a campaign. progress: of its scans; changed: called after every change."""
 
     def __init__(self, campaign: Campaign, shown: RowView, progress: ScanProgress, changed: Callable[[], None]) -> None:
         super().__init__("campaign")
@@ -75,7 +75,7 @@ class CampaignWorker(BackgroundThread):
         self._cards: dict[int, Card] = {}
 
     def arrive(self, who: str) -> str:
-        """Register somebody who has opened the page; their name as the log has it."""
+        """Register an annotator who opened the page; returns the name in the form of the log."""
         name = name_of(who)
         if self.queue.register(name):
             self._wake.set()
@@ -106,7 +106,7 @@ class CampaignWorker(BackgroundThread):
         return IDLE_S
 
     def _work(self) -> str:
-        """Do what is due; what prevented it, for people."""
+        """Do all pending work; returns a message if something prevented it."""
         try:
             self._prepare()
         except Busy:
@@ -119,14 +119,14 @@ class CampaignWorker(BackgroundThread):
         return ""
 
     def _prepare(self) -> None:
-        """Record answers, choose the next questions and, where that may take long, scan ahead."""
+        """Record answers, choose the next questions and, if scans are slow, scan ahead."""
         trouble = None
         with self._campaign.locked():
-            self._publish()  # before a scan, which may be next
+            self._publish()  # before a scan, which may follow
             try:
                 for who in self.queue.active_people():
                     self._ask_ahead(who)
-            except LabelError as error:  # all answers are the same: people have to know
+            except LabelError as error:  # all answers are the same: shown to people
                 trouble = error
             self._publish()
             slow = self._progress.seconds
@@ -148,7 +148,7 @@ class CampaignWorker(BackgroundThread):
         return self._campaign.ask(1, who=who, again=True)
 
     def _publish(self) -> None:
-        """Publish the questions that are ready, and the status."""
+        """Publish the prepared questions, and the status."""
         stored, campaign = self.queue.ids_on_disk(), self._campaign
         self._shown.store = campaign.store
         waiting = {one.id for one in self.inbox.read()[0]}
@@ -157,7 +157,7 @@ class CampaignWorker(BackgroundThread):
         again = log.current.undone
         mine = {who: sorted(self._asked(who), key=lambda one: one.row not in again) for who in active}
         taken = {one.row for questions in mine.values() for one in questions}
-        alone = campaign.settings.people is None  # else each is asked what others were, too
+        alone = campaign.settings.people is None  # with several people per row, all get the same questions
         absent = [one for one in self._asked() if one.row not in taken] if alone else []
         queues = {who: [self._card(one) for one in mine[who] or absent[:AHEAD]] for who in active}
         kept = {card.row for queue in queues.values() for card in queue}

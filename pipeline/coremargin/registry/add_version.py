@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET
 
 from coremargin.data.chained_log import now
-from coremargin.data.commits import whoever
+from coremargin.data.commits import current_user
 from coremargin.data.difference import earlier
 from coremargin.data.files import aside_of, linked, output_errors, sync_folder
 from coremargin.data.folder import sync_tree
@@ -95,7 +95,7 @@ def _version_record(model: AnyModel, digest: str, run: dict[str, Any], rows: Sto
         "format": versions.VERSION_FORMAT,
         "version": versions.VERSION,
         "created": now(),
-        "by": whoever()[:200],
+        "by": current_user()[:200],
         "model_digest": digest,
         "problem": model.kind,
         "status": model.status,

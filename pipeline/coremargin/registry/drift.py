@@ -134,7 +134,7 @@ def _class_drift(old: Store, new: Store) -> tuple[ClassDrift, ...]:
 
 def _share_within_margin(model: AnyModel, new: Store, start: int) -> float | None:
     """Share of the rows from ``start`` on."""
-    if not isinstance(model, Model):
+    if not isinstance(model, Model) or len(model.planes[0]) > 1:
         return None
     margin = model.certificate.lower if model.certificate.is_margin else 1.0
     if margin is None or margin <= 0:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from coremargin.data.chained_log import TELLING, ChainedLog, now
-from coremargin.data.commits import whoever
+from coremargin.data.commits import current_user
 from coremargin.data.files import ASIDE, output_errors, sync_folder, write_json, write_whole
 from coremargin.data.locked import Locked
 from coremargin.data.owned import Kind
@@ -166,7 +166,7 @@ class RegistryWriter:
 
     def append(self, action: versions.Action, version: int | None, comment: str = "", **more: Any) -> Line:
         """Append a line to the log and apply it. Raises OutputError."""
-        entry = {"action": action, "version": version, "comment": comment, "who": whoever()[:_LONGEST_USER]}
+        entry = {"action": action, "version": version, "comment": comment, "who": current_user()[:_LONGEST_USER]}
         self._log.append([{**entry, "when": now(), **more}])
         self.finish()
         return self._log.entries[-1]

@@ -20,7 +20,7 @@ from coremargin.engine.checkpoint import CHECKPOINT, folder_of, identity_then
 from coremargin.errors import CheckpointError, CoremarginError, StoreError
 from coremargin.formats.open_folder import previous_of
 from coremargin.formats.versions import WORK
-from coremargin.learn.retrain import prepare_retraining, retrain_job_of
+from coremargin.learn.retrain import CHANGEABLE, prepare_retraining, retrain_job_of
 from coremargin.learn.train import train_job
 from coremargin.models.executor import executor_of
 from coremargin.models.files import MODEL
@@ -36,9 +36,6 @@ if TYPE_CHECKING:
     from coremargin.registry.registry import Registry
 
 log = logging.getLogger(__name__)
-
-#: Parameters that a retraining may change.
-_CHANGEABLE = ("epsilon", "memory", "keep_for_retraining", "block", "max_scans", "time_limit")
 
 
 def train_version(job: NightlyJob, registry: Registry, newest: int | None) -> tuple[int, dict[str, Any]]:
@@ -120,7 +117,7 @@ def _prepare_retraining(
     """Retraining of the newest version; None if the job has other parameters, or the store was rewritten."""
     if not job.has_parameters_of(registry.record(newest), epsilon=False):
         return None
-    changes = {name: job.train[name] for name in _CHANGEABLE if name in job.train}
+    changes = {name: job.train[name] for name in CHANGEABLE if name in job.train}
     spec = retrain_job_of(
         {"model": registry.folder(newest), "store": job.store, "out": new_job.out, "cluster": job.cluster, **changes},
         where="nightly job",

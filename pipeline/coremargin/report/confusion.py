@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 CLASSES_SHOWN = 40  #: beyond it the most frequent confusions are listed
 CONFUSIONS_SHOWN = 20
+
+
+def confusion_view(run: Mapping[str, Any], labels: Sequence[str]) -> dict[str, Any]:
+    """What templates show of the matrix in ``run.json``, if it has one."""
+    matrix = np.array(run.get("confusion") or [])
+    counted = matrix if matrix.sum() else None
+    return {
+        "accuracy": share(counted),
+        "confusion": matrix_lines(counted, labels),
+        "confusions": confusions(counted, labels),
+        "by_class": by_class(counted, labels),
+        "final": run.get("confusion_of") == "final",
+    }
 
 
 def share(matrix: np.ndarray | None) -> float | None:

@@ -26,12 +26,13 @@ def margin(claims: Claims) -> Markup | None:
     return drawings(RULER, partial(_margin, lower, upper, (1.0 - claims.epsilon) * upper, claims.precision))
 
 
-def value(claims: Claims) -> Markup | None:
-    """Of an objective, which is minimised; None without a positive lower bound."""
+def value(claims: Claims, name: str = "value", thing: str = "classifier") -> Markup | None:
+    """Of an objective, which is minimised: the ``name`` of the ``thing``; None without a positive lower bound."""
     lower, upper = claims.lower, claims.upper
     if lower is None or upper is None or lower <= 0.0:
         return None
-    return drawings(RULER, partial(_value, lower, upper, lower / (1.0 - claims.epsilon), claims.precision))
+    requested = lower / (1.0 - claims.epsilon)
+    return drawings(RULER, partial(_value, lower, upper, requested, claims.precision, (name, thing)))
 
 
 def _margin(lower: float, upper: float, requested: float, precision: Precision, width: int) -> Markup:
@@ -61,8 +62,11 @@ def _margin(lower: float, upper: float, requested: float, precision: Precision, 
     return svg.drawing("ruler", frame, "The certificate on a ruler", description, parts)
 
 
-def _value(lower: float, upper: float, requested: float, precision: Precision, width: int) -> Markup:
-    """No classifier is below the left mark; this one is at the right mark."""
+def _value(
+    lower: float, upper: float, requested: float, precision: Precision, words: tuple[str, str], width: int
+) -> Markup:
+    """No ``thing`` is below the left mark; this one is at the right mark. words: the name of the value, the thing."""
+    name, thing = words
     frame = Frame(width, 132, 4, 4, 0, 0)
     scale = Scale(lower, max(upper, requested), 132.0, width * 0.84)
     at_lower, at_upper, at_requested, y = scale(lower), scale(upper), scale(requested), 66.0
@@ -75,14 +79,14 @@ def _value(lower: float, upper: float, requested: float, precision: Precision, w
         svg.rect(at_lower, y - 9, at_upper - at_lower, 18, "gap-band"),
         svg.line(at_lower, y - 16, at_lower, y + 16, "mark-lower"),
         svg.line(at_upper, y - 16, at_upper, y + 16, "mark-upper"),
-        svg.text(at_upper + shift, y - 40, "value of this classifier", "note", side),
+        svg.text(at_upper + shift, y - 40, f"{name} of this {thing}", "note", side),
         svg.text(at_upper + shift, y - 23, precision.up(upper), "value-upper", side),
         svg.text(at_lower + 5, y + 34, precision.down(lower), "value-lower", "end"),
-        svg.text(at_lower + 5, y + 52, "no classifier below", "note", "end"),
+        svg.text(at_lower + 5, y + 52, f"no {thing} below", "note", "end"),
     ]
     if at_requested - at_lower > width * 0.3:  # else its label would run into the other
         parts += _required(at_requested, y, precision.nearest(requested), "required")
-    description = f"Value {precision.up(upper)}; proven impossible below {precision.down(lower)}."
+    description = f"{name.capitalize()} {precision.up(upper)}; proven impossible below {precision.down(lower)}."
     return svg.drawing("ruler", frame, "The certificate on a ruler", description, parts)
 
 

@@ -10,7 +10,7 @@ below the root of
     sum_i b_i ||x_i - q||^2 - ||sum_i b_i (x_i - q)||^2.
 
 q is the rows' mean by these weights: then the second term is what rounding leaves of 0. The first one has terms that
-are not negative. Errors of both are below 4 gamma_(m+d+8) of the first one.
+are not negative. Errors of both are below 4 gamma_(m+d+8) of the first one, underflow apart.
 
 With k outliers the rows that the model names, at most k, may lie outside. The lower bound is the least of several such
 certificates, each of some coreset rows, which a tree makes a proof: see outliers.py, whose rules for leaves these are.
@@ -29,18 +29,19 @@ from msgspec import UNSET
 from scipy.sparse import issparse
 
 from coremargin.formats.model_record import WHOLE
-from coremargin.formats.outlier_counts import outlier_counts
-from coremargin.verify.checks import CLOSE, Check, certified, in_order, same_epsilon, same_ratio, shown, typed
-from coremargin.verify.claim import AnyClaim, any_claim
+from coremargin.formats.outliers import outlier_counts
+from coremargin.verify.checks import CLOSE, Check, certified, same_epsilon, same_ratio, shown
+from coremargin.verify.claim import any_claim
 from coremargin.verify.kind import Kind
+from coremargin.verify.one_class import OneClassClaim, ScanOfOneClass, describe_class, same_class, status
 from coremargin.verify.outliers import check_cover, check_leaf, lists
-from coremargin.verify.store import Members, StoreFindings
-from coremargin.verify.sums import SLAB_VALUES, UNIT, VANISHED, gamma, slabs
+from coremargin.verify.sums import SLAB_VALUES, TINY, UNIT, VANISHED, gamma, slabs
 
 if TYPE_CHECKING:
     from coremargin.formats.ball import Ball
     from coremargin.formats.model_files import ModelFiles
     from coremargin.verify.rows import Chunk, Rows
+    from coremargin.verify.store import Members
 
 
 #: Rows that all leaves of a proof may name, those of each certificate whenever it is named.
@@ -48,12 +49,11 @@ MOST_WORK = 10**8
 
 
 @dataclass(frozen=True, kw_only=True)
-class BallClaim(AnyClaim):
+class BallClaim(OneClassClaim):
     """A ball, and the dual weights of the rows that allow no smaller one."""
 
     centre: np.ndarray  #: (d,)
     alpha: np.ndarray  #: (m,)
-    only: Any  #: the label of the rows that count; UNSET: all rows do
     outliers: Any  #: how many rows may lie outside, as in the parameters; UNSET: none
     outside: np.ndarray  #: (k,) ids of rows that may lie outside
     proof: Mapping[str, list[np.ndarray]]  #: with outliers: rows, weights, paths and numbers of the proof
@@ -71,31 +71,18 @@ class DistanceSummary:
     members: Members
 
 
-class BallScan(StoreFindings):
+class BallScan(ScanOfOneClass):
     """The scan for the farthest row."""
 
     claim: BallClaim
 
     def __init__(self, claim: BallClaim, rows: Rows) -> None:
         super().__init__(claim, rows)
-        self.farthest, self.row = 0.0, -1
-        self.outside_counted = 0
-        same = [typed(label) == typed(claim.only) for label in rows.classes]
-        self._of_class = np.array([*same, False])  # code -1 is the last: unlabelled
-
-    @property
-    def aside(self) -> str:
-        """Text about the rows that do not count."""
-        what = "of weight 0" if self.claim.only is UNSET else "of other classes, without label or of weight 0"
-        return f", {self.unlabelled:,} {what} apart" if self.unlabelled else ""
+        self.farthest, self.row, self.outside_counted = 0.0, -1, 0
 
     def probe(self, chunk: Chunk) -> DistanceSummary:
         """The summary of a chunk, in slabs of float64."""
-        signs = np.ones(len(chunk.codes), np.int64)
-        if self.claim.only is not UNSET:
-            signs = np.where(self._of_class[chunk.codes], 1, np.where(chunk.codes < 0, 0, -1))
-        if chunk.weights is not None:
-            signs = np.where(chunk.weights > 0, signs, 0)
+        signs = self.signs(chunk)
         farthest, row, radius = 0.0, -1, 0.0
         for part, x in slabs(chunk.x):
             radius = max(radius, float(self.lengths(x, chunk.start + part.start).max()))
@@ -228,6 +215,7 @@ def lower_bound(claim: BallClaim, places: np.ndarray, weights: np.ndarray) -> fl
         square += float(share[start : start + step] @ np.einsum("ij,ij->i", off, off))
         moved += share[start : start + step] @ off
     found = square * (1 - 4 * gamma(len(share) + claim.features + 8)) - float(moved @ moved)
+    found -= (len(share) + claim.features) * TINY  # what squares and products may have gained by underflow
     return math.sqrt(found) * (1 - 2 * UNIT) if found > 0 else 0.0
 
 
@@ -266,51 +254,41 @@ def trimmed_bound(claim: BallClaim, k: int) -> float:
     return min(values[number] for number in used)
 
 
+def ball_fields(files: ModelFiles, *, soft: bool) -> dict[str, Any]:
+    """The fields of a ``BallClaim``; soft: as in ``AnyClaim``."""
+    record, arrays = cast("Ball", files.record), files.arrays
+    return {
+        **any_claim(files, WHOLE, soft=soft),
+        "y": np.ones(len(arrays["alpha"]), np.int64),
+        "centre": arrays["centre"],
+        "alpha": arrays["alpha"],
+        "only": record.only,
+        "outliers": record.parameters.outliers,
+        "outside": arrays.get("outliers_ids", np.zeros(0, np.int64)),
+        "proof": {name: lists(arrays, f"proof_{name}") for name in _PROOF if f"proof_{name}" in arrays},
+    }
+
+
 class BallKind(Kind[BallClaim]):
     """Every row that counts is within the radius, and the coreset allows no smaller ball."""
 
     def claim(self, files: ModelFiles) -> BallClaim:
         """The ball, and the dual weights of its coreset."""
-        arrays = files.arrays
-        shared = any_claim(files, WHOLE, soft=False) | {"y": np.ones(len(arrays["alpha"]), np.int64)}
-        record = cast("Ball", files.record)
-        return BallClaim(
-            **shared,
-            centre=arrays["centre"],
-            alpha=arrays["alpha"],
-            only=record.only,
-            outliers=record.parameters.outliers,
-            outside=arrays.get("outliers_ids", np.zeros(0, np.int64)),
-            proof={name: lists(arrays, f"proof_{name}") for name in _PROOF if f"proof_{name}" in arrays},
-        )
+        return BallClaim(**ball_fields(files, soft=False))
 
     def same_classes(self, claim: BallClaim, rows: Rows) -> Check:
         """Whether the store has the class whose rows count."""
-        if claim.only is UNSET:
-            return super().same_classes(claim, rows)
-        ok = typed(claim.only) in {typed(label) for label in rows.classes}
-        text = f"the rows of class {claim.only!r} count"
-        known = ", ".join(map(repr, rows.classes)) or "none"
-        return Check("classes", ok, text if ok else f"model claims {text}, the store has {known}")
+        return same_class(claim, rows)
 
     def consistency(self, claim: BallClaim) -> list[Check]:
         """Epsilon, ratio, status."""
         zero = claim.lower == claim.upper == 0
         ratio = same_ratio(claim) if not (zero and claim.ratio == 1) else []
-        return [*same_epsilon(claim), *ratio, self._status(claim)]
-
-    def _status(self, claim: BallClaim) -> Check:
-        bounds = f"lower {shown(claim.lower)}, upper {shown(claim.upper)}, epsilon {claim.proven_epsilon}"
-        if claim.status == "stopped" and in_order(claim):
-            return Check("status", ok=True, text=f"stopped before epsilon was proven: {bounds}")
-        if claim.status == "certified" and in_order(claim):
-            if self.certifies(claim, claim.lower, claim.upper):
-                text = f"certified: lower / upper is at least 1 - {claim.proven_epsilon}"
-                return Check("status", ok=True, text=text)
-            return Check(
-                "status", ok=False, text=f"model claims to be certified, its own numbers do not say so: {bounds}"
-            )
-        return Check("status", ok=False, text=f"model claims status {claim.status!r}, which contradicts {bounds}")
+        return [
+            *same_epsilon(claim),
+            *ratio,
+            status(claim, "lower / upper", proves=self.certifies(claim, claim.lower, claim.upper)),
+        ]
 
     def certifies(self, claim: BallClaim, lower: float | None, upper: float | None) -> bool:
         """A radius of 0 needs no share: all rows are equal."""
@@ -322,7 +300,7 @@ class BallKind(Kind[BallClaim]):
 
     def terms(self, claim: BallClaim) -> str:
         """Which rows count, and how many may lie outside."""
-        only = "" if claim.only is UNSET else f", of the rows of class {claim.only!r}"
+        only = describe_class(claim)
         return only if claim.outliers is UNSET else f"{only}, whatever {claim.outliers} rows are left out"
 
     def proven(self, epsilon: float, *, soft: bool) -> str:

@@ -66,9 +66,9 @@ def typed(label: Any) -> tuple[str, Any]:
 
 
 def are_classes(labels: Iterable[Any], rows: Rows) -> bool:
-    """Whether these are the store's classes, or those of them that some row still has. Raises DamagedChunk.
+    """Whether these are the store's classes, or those that some row still has. Raises DamagedChunk.
 
-    A class that no row has any more stays in the store's list.
+    A class without rows stays in the store's list.
     """
     claimed = sorted(map(repr, map(typed, labels)))
     if claimed == sorted(map(repr, map(typed, rows.classes))):
@@ -111,7 +111,7 @@ def same_epsilon(claim: AnyClaim) -> list[Check]:
 
 
 def same_ratio(claim: AnyClaim) -> list[Check]:
-    """A failed check unless the ratio is that of the model's bounds, and missing if it has not both."""
+    """A failed check unless the ratio is that of the model's bounds, or missing if one of these is."""
     lower, upper = claim.lower, claim.upper
     ratio = None
     if lower is not None and upper is not None:

@@ -1,4 +1,4 @@
-"""What a model claims, as the scans of ``verify`` use it: what all have, and what those of two classes add."""
+"""The claims of a model, for the scans of ``verify``: those of all models, and those of two classes."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class AnyClaim:
-    """What every model folder claims; ``certificate`` as in ``model.json``, arrays as in ``arrays.npz``."""
+    """The claims of every model folder; ``certificate`` as in ``model.json``, arrays as in ``arrays.npz``."""
 
     path: Path
     problem: str
     status: str
-    features: int  #: of the rows that it is about: as they are mapped, where they are
+    features: int  #: of the rows that the claim is about, after the map
     stored_features: int  #: of the store's rows
     rows: int
     dtype: str
     epsilon: float  #: of the parameters
-    intercept: bool  #: False for a hyperplane through the origin, and where there is none
+    intercept: bool  #: False for a hyperplane through the origin, and for models without one
     kind: str
     lower: float | None
     upper: float | None
@@ -40,15 +40,15 @@ class AnyClaim:
     soft: bool  #: a soft margin: the bounds are about a value
     ids: np.ndarray  #: (m,) int64
     x: Any  #: (m, d), an array or, of a sparse store, a csr_array; (m, 0) for a soft margin
-    given: Any  #: the same before it is mapped
-    y: np.ndarray  #: (m,) what the model says of the rows' classes, 0 being for rows that do not count
+    given: Any  #: the same before the map
+    y: np.ndarray  #: (m,) classes of the rows by the model, 0 for rows that do not count
     scaling: str  #: how rows are scaled, "" for rows as they are stored
-    shift: np.ndarray  #: (d,), or (0,) where columns are not scaled
+    shift: np.ndarray  #: (d,), or (0,) if columns are not scaled
     factor: np.ndarray  #: (d,), or (0,)
-    map: RowMap | None  #: how rows are mapped, after they are scaled
-    moved: float  #: how far a mapped row may be from the one that it is about, 0 without a map
-    columns: str  #: what the columns are, "" where the model does not say
-    view: View  #: which rows and labels of the store it is about
+    map: RowMap | None  #: the map of scaled rows
+    moved: float  #: bound on the error of a mapped row, 0 without a map
+    columns: str  #: names and meaning of the columns, "" if the model has none
+    view: View  #: the rows and labels of the store that the claim is about
 
     def tightened(self, more: float) -> Self:
         """A stronger claim: that about a margin with its bounds moved inward."""
@@ -60,7 +60,7 @@ class AnyClaim:
 
 @dataclass(frozen=True, kw_only=True)
 class Claim(AnyClaim):
-    """Of two classes; y is -1 or +1."""
+    """The claims of a model of two classes; y is -1 or +1."""
 
     negative: Any  #: label
     positive: Any
@@ -85,7 +85,7 @@ def two_classes(files: ModelFiles, view: View, *, soft: bool) -> dict[str, Any]:
 
 
 def any_claim(files: ModelFiles, view: View, *, soft: bool) -> dict[str, Any]:
-    """The fields of ``AnyClaim`` but for ``y``."""
+    """The fields of ``AnyClaim`` except ``y``."""
     record, arrays = files.record, files.arrays
     certificate, given, made = record.certificate, _coreset_rows(files), RowMap.of(record, arrays)
     return {

@@ -428,7 +428,7 @@ def _left(claim: ClassesClaim, pairs: _Pairs, a: np.ndarray, shares: np.ndarray,
         return checks
     if not issparse(pairs.x):
         return [*checks, *uncancelled(claim, (pairs.x - mean)[pairs.row], pairs.mixes(a), a, centred=False)]
-    # What classes are given in excess counts with the mean, as a further row.
+    # An imbalance of the classes' weights counts as a further row at the mean.
     rows = csr_array(vstack([pairs.x[pairs.row], mean[None, :]]))
     mixes = [
         (np.append(high, -more), np.append(low, 0.0)) for (high, low), more in zip(pairs.mixes(a), given, strict=True)
@@ -501,7 +501,7 @@ class ClassesKind(Kind[ClassesClaim]):
         return consistency(claim)
 
     def bound(self, claim: ClassesClaim) -> tuple[float | None, list[Check]]:
-        """That of a margin, by the dual weights; a value is bounded by the scan."""
+        """The upper bound of a margin, by the dual weights; the scan bounds a value."""
         return (None, []) if claim.soft else dual(claim)
 
     def scan(self, claim: ClassesClaim, rows: Rows) -> ClassesScan:

@@ -24,34 +24,33 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-from msgspec import UNSET
 from scipy.linalg import solve_triangular
 from scipy.sparse import issparse
 
 from coremargin.formats.model_record import WHOLE
-from coremargin.verify.checks import CLOSE, Check, in_order, same_epsilon, shown, typed
-from coremargin.verify.claim import AnyClaim, any_claim
+from coremargin.verify.checks import CLOSE, Check, same_epsilon, shown
+from coremargin.verify.claim import any_claim
 from coremargin.verify.kind import Kind
-from coremargin.verify.store import Members, StoreFindings
+from coremargin.verify.one_class import OneClassClaim, ScanOfOneClass, describe_class, same_class, status
 from coremargin.verify.sums import SLAB_VALUES, gamma, quiet, slabs
 
 if TYPE_CHECKING:
     from coremargin.formats.ellipsoid import Ellipsoid
     from coremargin.formats.model_files import ModelFiles
     from coremargin.verify.rows import Chunk, Rows
+    from coremargin.verify.store import Members
 
 _REFINED = 3  # evaluations of the coreset: of one ellipsoid, of that of the weights, and once more for rounding
 _NEAR = 0.025  # largest ||N|| that a bound is computed of
 
 
 @dataclass(frozen=True, kw_only=True)
-class EllipsoidClaim(AnyClaim):
+class EllipsoidClaim(OneClassClaim):
     """An ellipsoid, and the weights of the rows that allow none of less volume."""
 
     centre: np.ndarray  #: (r,)
     axes: np.ndarray  #: (r, r), lower triangular, above 0 on its diagonal
     alpha: np.ndarray  #: (m,)
-    only: Any  #: the label of the rows that count; UNSET: all rows do
     span_columns: np.ndarray  #: (r,), those that the ellipsoid is about
     slopes: np.ndarray  #: (d - r, r), the other columns as functions of these
     offsets: np.ndarray  #: (d - r,)
@@ -86,7 +85,7 @@ class LevelSummary:
     members: Members
 
 
-class LevelScan(StoreFindings):
+class LevelScan(ScanOfOneClass):
     """The scan for the outermost row and, of rows in a flat, for those that are off it."""
 
     claim: EllipsoidClaim
@@ -95,24 +94,12 @@ class LevelScan(StoreFindings):
         super().__init__(claim, rows)
         self.outermost_radius, self.row = 0.0, -1
         self.lower, self.problem = lower_bound(claim)
-        same = [typed(label) == typed(claim.only) for label in rows.classes]
-        self._of_class = np.array([*same, False])  # code -1 is the last: unlabelled
         self._scale = volume_radius(claim.axes)
         self._rounding = 2 * gamma(claim.rank + 8) * (1 + condition(claim.axes))
 
-    @property
-    def aside(self) -> str:
-        """Text about the rows that do not count."""
-        what = "of weight 0" if self.claim.only is UNSET else "of other classes, without label or of weight 0"
-        return f", {self.unlabelled:,} {what} apart" if self.unlabelled else ""
-
     def probe(self, chunk: Chunk) -> LevelSummary:
         """The summary of a chunk, in slabs of float64."""
-        signs = np.ones(len(chunk.codes), np.int64)
-        if self.claim.only is not UNSET:
-            signs = np.where(self._of_class[chunk.codes], 1, np.where(chunk.codes < 0, 0, -1))
-        if chunk.weights is not None:
-            signs = np.where(chunk.weights > 0, signs, 0)
+        signs = self.signs(chunk)
         outermost, row, radius = 0.0, -1, 0.0
         for part, x in slabs(chunk.x):
             radius = max(radius, float(self.lengths(x, chunk.start + part.start).max()))
@@ -260,16 +247,15 @@ class EllipsoidKind(Kind[EllipsoidClaim]):
 
     def same_classes(self, claim: EllipsoidClaim, rows: Rows) -> Check:
         """Whether the store has the class whose rows count."""
-        if claim.only is UNSET:
-            return super().same_classes(claim, rows)
-        ok = typed(claim.only) in {typed(label) for label in rows.classes}
-        text = f"the rows of class {claim.only!r} count"
-        known = ", ".join(map(repr, rows.classes)) or "none"
-        return Check("classes", ok, text if ok else f"model claims {text}, the store has {known}")
+        return same_class(claim, rows)
 
     def consistency(self, claim: EllipsoidClaim) -> list[Check]:
         """Epsilon, ratio, status."""
-        return [*same_epsilon(claim), *self._same_ratio(claim), self._status(claim)]
+        return [
+            *same_epsilon(claim),
+            *self._same_ratio(claim),
+            status(claim, "the ratio of volumes", proves=self.certifies(claim, claim.lower, claim.upper)),
+        ]
 
     def _same_ratio(self, claim: EllipsoidClaim) -> list[Check]:
         """A failed check unless the ratio is that of the volumes."""
@@ -279,18 +265,6 @@ class EllipsoidKind(Kind[EllipsoidClaim]):
         if claimed == ratio or (claimed is not None and ratio is not None and abs(claimed - ratio) <= CLOSE):
             return []
         return [Check("ratio", ok=False, text=f"model claims {shown(claimed)}, its own bounds give {shown(ratio)}")]
-
-    def _status(self, claim: EllipsoidClaim) -> Check:
-        bounds = f"lower {shown(claim.lower)}, upper {shown(claim.upper)}, epsilon {claim.proven_epsilon}"
-        if claim.status == "stopped" and in_order(claim):
-            return Check("status", ok=True, text=f"stopped before epsilon was proven: {bounds}")
-        if claim.status == "certified" and in_order(claim):
-            if self.certifies(claim, claim.lower, claim.upper):
-                text = f"certified: the ratio of volumes is at least 1 - {claim.proven_epsilon}"
-                return Check("status", ok=True, text=text)
-            text = f"model claims to be certified, its own numbers do not say so: {bounds}"
-            return Check("status", ok=False, text=text)
-        return Check("status", ok=False, text=f"model claims status {claim.status!r}, which contradicts {bounds}")
 
     def certifies(self, claim: EllipsoidClaim, lower: float | None, upper: float | None) -> bool:
         """Of volumes, in exact numbers: (lower / upper)^r >= 1 - epsilon."""
@@ -305,7 +279,7 @@ class EllipsoidKind(Kind[EllipsoidClaim]):
 
     def terms(self, claim: EllipsoidClaim) -> str:
         """Which rows count, and in which dimension."""
-        only = "" if claim.only is UNSET else f", of the rows of class {claim.only!r}"
+        only = describe_class(claim)
         flat = f", in {claim.rank} of {claim.features} columns, of which the others are linear functions"
         return only + (flat if claim.rank < claim.features else "")
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from coremargin.verify.rows import Chunk, Rows
     from coremargin.verify.store import StoreFindings
 
-_CROSSED = 1e-12  # relative: rounding may put a lower bound above an upper one by this, of sums over many rows
+_CROSSED = 1e-12  # relative: by rounding of sums over many rows, a lower bound may exceed an upper one by this
 
 
 class ModelExamination:
@@ -30,7 +30,7 @@ class ModelExamination:
     """
 
     def __init__(self, claim: AnyClaim, rows: Rows, scaler: Scaler | None = None) -> None:
-        """scaler: that of another examination, if both scale rows alike; it is then that one's to update."""
+        """scaler: of another examination with the same scaling, which then updates it."""
         self.claim, self.rows, self.kind = claim, rows, kind_named(claim.problem)
         classes = self.kind.same_classes(claim, rows)
         self.comparable = claim.stored_features == rows.features and classes.ok
@@ -45,7 +45,7 @@ class ModelExamination:
             *proof,
         ]
         self._other_classes, self._map_error, self._variance = 0, 0.0, Variance()
-        # None without a scan, in which case nobody uses them
+        # None, and unused, without a scan
         self.scan: StoreFindings = self.kind.scan(examined, rows) if self.comparable else None  # type: ignore[assignment]
         self.scaler: Scaler = scaler or (Scaler(claim, rows) if self.comparable else None)  # type: ignore[assignment]
 

@@ -14,6 +14,7 @@ registry.py, and reads from top to bottom: the claim, the scan, the bounds, the 
   one scan. Their rounding is bounded, and counts against the claim.
 - ball.py: the distance of the farthest row; the spread of the coreset by its dual weights, which no smaller ball has.
 - ellipsoid.py: the level of the outermost row; the determinant of the coreset's covariance, which bounds all volumes.
+- soft_ball.py: the squared distances of all rows; the spread of all rows by their dual weights.
 - crammer_singer.py: both bounds of a hard or soft margin of several classes, over pairs of row and rival.
 - kernel.py: bounds of functions of a kernel.
 - active/: the margin, or the value, of rows whose labels were queried, the distance of all others, and random draws
@@ -89,7 +90,7 @@ def examine(
 def _read_claims(
     model: ReadableStorage, kernel: Callable[..., Any] | None
 ) -> tuple[Callable[[Rows], ModelExamination | FleetExamination], str, bool]:
-    """How to examine what a folder holds: a model, a fleet or a campaign.
+    """Read the claims of a folder with a model, a fleet or a campaign.
 
     Also the digest of the store's commit that the claims are about, and whether rows may have been appended since.
     """

@@ -113,7 +113,7 @@ class RowMap:
 
     @property
     def _entries(self) -> int:
-        """Of u."""
+        """The number of entries of u."""
         return self.features + (self.coef0 > 0)
 
     def moved(self, radius: float) -> float:
@@ -139,7 +139,7 @@ class RowMap:
         return gamma(terms + 8) * (1.0 + gamma(self.width + 8)) * (1.0 + _ROUNDED)
 
     def needs(self, lengths: np.ndarray) -> float:
-        """What ``moved`` has to be at least, for rows of these lengths (n,)."""
+        """Lower bound on the ``moved`` that rows of these lengths (n,) need."""
         most = float(lengths.max(initial=0.0))
         if self.kind == "fourier":
             turns = most * self._frequency + float(np.abs(self.numbers["offsets"]).max())

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from coremargin.formats.zarr_metadata import ArrayMetadata
 
 _BLOSC_HEADER = 16  # bytes; those from 4 to 8 say how many there will be, from 12 to 16 how many there are
-_BESIDE = 1 << 16  # bytes that checksums, headers and indices may take
-_RECENT = 6  # files of values in memory, besides the chunks made of them
-_RECENT_BYTES = 1 << 30  # nor more bytes, but two files in any case: those of the values and of their features
+_BESIDE = 1 << 16  # most bytes of checksums, headers and indices
+_RECENT = 6  # most files of values in the cache
+_RECENT_BYTES = 1 << 30  # most bytes, but at least two files: those of the values and of their features
 _SPARSE = ("X/data", "X/indices", "X/indptr")
 
 
@@ -54,7 +54,7 @@ class Files:
         self._lock = threading.Lock()
 
     def _checked(self, name: str, dtype: str, length: int, tail: tuple[int, ...], entries: int | None) -> ArrayMetadata:
-        """What ``zarr.json`` says of an array, which must be what the rows need."""
+        """The metadata of an array in ``zarr.json``; raises StoreError unless they fit the rows."""
         metadata = read_array_metadata(self._store, name)
         step = entries if name in _SPARSE[:2] else self.chunk_rows  # files of values follow no rows
         fits = metadata.shape[0] >= length and tuple(metadata.shape[1:]) == tail and metadata.chunks == (step, *tail)
@@ -70,12 +70,12 @@ class Files:
 
         try:
             return zarr.open_array(zarr_node(self._store, name), mode="r", zarr_format=3)
-        except Exception as error:  # zarr raises what it likes of metadata
+        except Exception as error:  # zarr raises various errors for bad metadata
             raise_if_limit(error, f"{self.path}/{name}")
             raise StoreError(f"{self.path}/{name}: zarr cannot open it ({error}); restore it from a copy") from error
 
     def _open_changed(self, name: str, rows: int) -> None:
-        """Labels or weights that a commit changed, up to so many rows; several threads may do so."""
+        """Labels or weights that a commit changed, up to this number of rows; thread-safe."""
         metadata = self._checked(name, "float64" if name.endswith("/weights") else "int32", rows, (), None)
         self._metadata[name] = metadata
         self._arrays[name] = self._open(name)
@@ -84,7 +84,7 @@ class Files:
         return self._metadata[name].chunks[0]
 
     def read(self, name: str, start: int, stop: int, chunk: str) -> np.ndarray:
-        """Entries [start, stop) of an array. Raises DamagedChunk; ``chunk`` says which rows are read."""
+        """Entries [start, stop) of an array. Raises DamagedChunk; ``chunk``: the rows, for messages."""
         if name not in self._arrays:
             self._open_changed(name, stop)
         array, step = self._arrays[name], self._step(name)
@@ -92,7 +92,7 @@ class Files:
             self._look_at(name, f"{name}/{self._metadata[name].key(number)}", chunk)
         try:
             values = np.ascontiguousarray(array[start:stop])
-        except Exception as error:  # codecs raise what they like
+        except Exception as error:  # codecs raise various errors
             raise_if_limit(error, f"{self.path}/{name}")
             where = f"{name}/{self._metadata[name].key(start // step)}"
             raise DamagedChunk(
@@ -103,7 +103,7 @@ class Files:
         return values
 
     def _look_at(self, name: str, key: str, chunk: str) -> None:
-        """Raises DamagedChunk unless a chunk's object is there, no longer than it may be, and inflates to no more."""
+        """Raises DamagedChunk if a chunk's object is missing, or is longer than allowed, also after decompression."""
         metadata, file = self._metadata[name], f"{self.path}/{key}"
         whole = math.prod(metadata.chunks) * np.dtype(metadata.data_type).itemsize
         try:
@@ -123,7 +123,7 @@ class Files:
             raise DamagedChunk(f"{file}: {chunk}: expected {whole:,} bytes, found {found}; restore it from a copy")
 
     def _values(self, name: str, first: int, last: int, chunk: str) -> np.ndarray:
-        """Stored values [first, last): several chunks of rows lie in one file, which is read once for all of them."""
+        """Stored values [first, last); a file with the values of several chunks of rows is read once."""
         step, length = self._step(name), int(self._arrays[name].shape[0])
         parts = [self.read(name, first, first, chunk)]
         for number in range(first // step, -(-last // step)):
@@ -136,7 +136,7 @@ class Files:
         return np.concatenate(parts)
 
     def _keep(self, file: tuple[str, int], values: np.ndarray) -> None:
-        """The values of a file, for the next chunks; those kept longest make room."""
+        """Cache the values of a file for the next chunks; the oldest are dropped."""
         with self._lock:
             self._recent[file] = values
             while len(self._recent) > _RECENT or (
@@ -150,10 +150,10 @@ class Files:
         Raises DamagedChunk unless indices ascend within each row and stay below the number of features.
         """
         begins = self.read("X/indptr", start, stop, chunk)
-        inside = ((begins >= first) & (begins <= last)).all()  # else differences could wrap around
+        inside = ((begins >= first) & (begins <= last)).all()  # otherwise differences could wrap around
         lengths = np.diff(begins, append=last)
         if not (begins[0] == first and inside and (lengths >= 0).all() and (lengths <= self.features).all()):
-            raise self._disordered(chunk)  # before there is room for the values
+            raise self._disordered(chunk)  # before memory for the values is allocated
         data, indices = (self._values(name, first, last, chunk) for name in _SPARSE[:2])
         follows = np.ones(len(indices), dtype=bool)  # not the first of its row
         follows[(begins - first)[begins < last]] = False
@@ -161,7 +161,7 @@ class Files:
         if not (ascending & (indices >= 0) & (indices < self.features)).all():
             raise self._disordered(chunk)
         indptr = np.append(begins, last) - first
-        if indptr[-1] <= np.iinfo(np.int32).max:  # of one kind with the indices: SciPy would copy both else
+        if indptr[-1] <= np.iinfo(np.int32).max:  # the type of the indices: otherwise SciPy would copy both
             indptr = indptr.astype(np.int32)
         return csr_array((data, indices, indptr), shape=(stop - start, self.features))
 

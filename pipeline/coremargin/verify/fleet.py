@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from coremargin.verify.rows import Chunk, Rows
 
 _CLOSE = 1e-12  # of means and deviations of a few numbers up to 1
-_FEW = 1000  # of so many rows one may lie where rounding decides, and one more
+_FEW = 1000  # rounding may decide about one row in this many, and one more
 _VALUES = 1 << 18  # decision values at a time
 
 
@@ -113,7 +113,7 @@ class FleetExamination:
         names = [entry.name for entry in record.members]
         results = tuple((name, member.result()) for name, member in zip(names, self._members, strict=True))
         statuses = [entry.status for entry in record.members]
-        # members' own lines say the same of rows that were appended
+        # members' own checks report appended rows
         checks = [same_shape(claims[0], self.rows)] if self.rows.amended else []
         checks += [
             self._classes,
@@ -146,7 +146,7 @@ def _same_classes(record: FleetRecord, rows: Rows) -> Check:
 
 
 def _by_map(claims: FleetClaims) -> list[list[int]]:
-    """The places of the members that should have the same map: those of one gamma, or all without a map."""
+    """Positions of the members that should have the same map: those of one gamma, or all without a map."""
     groups: dict[Any, list[int]] = {}
     for place, (entry, claim) in enumerate(zip(claims.record.members, claims.members, strict=True)):
         groups.setdefault(None if claim.map is None else entry.setting[1], []).append(place)
@@ -172,7 +172,7 @@ class Tables:
     def __init__(
         self, record: FleetRecord, claims: tuple[AnyClaim, ...], groups: Sequence[Sequence[int]], rows: Rows
     ) -> None:
-        """groups: the places of members with the same map; an ensemble lies in one of them."""
+        """groups: positions of members with the same map; an ensemble is within one of them."""
         self._record, self._k = record, len(record.classes)
         places = {typed(label): place for place, label in enumerate(record.classes)}
         self._places = np.array([*(places.get(typed(label), -1) for label in rows.classes), -1])
@@ -187,7 +187,7 @@ class Tables:
         self._open = np.zeros(len(self._ensembles), dtype=np.int64)
 
     def probe(self, chunk: Chunk, group: int) -> tuple[np.ndarray, np.ndarray]:
-        """Counts (ensembles, k, k) of a chunk, and rows (ensembles,) that rounding leaves open; 0 for other groups."""
+        """Counts (ensembles, k, k) of a chunk, and rows (ensembles,) that rounding decides; 0 for other groups."""
         counts, undecided = np.zeros_like(self._counts), np.zeros_like(self._open)
         truth = self._places[chunk.codes]
         if chunk.weights is not None:
@@ -375,7 +375,7 @@ class Planes:
         self.count = len(claims)
 
     def columns_of(self, members: Sequence[int]) -> list[int]:
-        """One each."""
+        """One column for each member."""
         return list(members)
 
     def values(self, x: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -400,7 +400,7 @@ class Machines:
         self._machines = [(expand(c.function, c.x, c.deciding), c.offsets) for c in claims]
 
     def columns_of(self, members: Sequence[int]) -> list[int]:
-        """Those of the one member that decides."""
+        """The columns of the one member that decides."""
         (member,) = members
         return list(range(member * self._each, (member + 1) * self._each))
 

@@ -1,4 +1,4 @@
-"""Whether the gamma of a kernel or map is what it is claimed to be; "scale" is 1 / (d var) of the store's numbers."""
+"""Check the claimed gamma of a kernel or map; "scale" is 1 / (d var) of the store's numbers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Variance:
 
     @classmethod
     def of(cls, x: Any) -> Variance:
-        """Of rows (n, d)."""
+        """The variance of rows (n, d)."""
         count = float(x.shape[0]) * x.shape[1]
         stored = x.data if issparse(x) else x
         mean = float(stored.sum(dtype=np.float64)) / count
@@ -39,7 +39,7 @@ class Variance:
         return cls(count, mean, float((away * away).sum()) + (count - away.size) * mean * mean)
 
     def merge(self, other: Variance) -> Variance:
-        """Of the numbers of both (Chan, Golub, LeVeque 1979)."""
+        """The variance of the numbers of both (Chan, Golub, LeVeque 1979)."""
         count = self.count + other.count
         move, share = other.mean - self.mean, other.count / count
         squares = self.squares + other.squares + move * move * self.count * share

@@ -118,7 +118,7 @@ def decided(fast: np.ndarray, error: np.ndarray, target: float) -> tuple[np.ndar
     """Which margins (n,), with errors (n,), are certainly below a target; and which have to be summed exactly.
 
     Exactly: those that the error leaves on either side of the target, and all that may be the least one. NaN is among
-    them. A wide error costs time, and decides nothing.
+    them. A wide error costs time, but does not change the result.
     """
     surely = fast < target - error
     least = np.fmin.reduce(fast + error)

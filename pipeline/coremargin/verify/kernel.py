@@ -99,13 +99,13 @@ def sides(places: np.ndarray, classes: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Difference:
-    """From the whole coreset's decisions: the largest distance, and the number of rows of another class."""
+    """The difference from the whole coreset's decisions: largest distance, number of rows of another class."""
 
     distance: float = 0.0
     changed: int = 0
 
     def merge(self, other: Difference) -> Difference:
-        """Of more rows; an unknown distance, NaN, stays so."""
+        """The difference on the rows of both; a distance of NaN, unknown, stays NaN."""
         return Difference(float(np.maximum(self.distance, other.distance)), self.changed + other.changed)
 
 
@@ -453,7 +453,7 @@ class KernelKind(Kind[KernelClaim]):
         return replace(claim, function=replace(function, call=kernel))
 
     def terms(self, claim: KernelClaim) -> str:
-        """For a function its distance from a kernel."""
+        """For a function, the assumed distance from a kernel."""
         return function_terms(claim.function.eta) if isinstance(claim.function, CallableKernel) else ""
 
     def same_classes(self, claim: KernelClaim, rows: Rows) -> Check:

@@ -1,4 +1,4 @@
-"""What the verifier needs to know about a kind of claim; registry.py lists the kinds."""
+"""The interface of a kind of claim; registry.py lists the kinds."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Kind(ABC, Generic[C]):
     #: True: claims are about the commit that they name, whatever was appended since. False: they are about all rows of
     #: the store, with the labels of the commit that they name, and are rejected if rows were appended.
     frozen: ClassVar[bool] = False
-    nothing: ClassVar[str] = "no hyperplane separates the classes"  #: true if the status "not_separable" is proven
+    nothing: ClassVar[str] = "no hyperplane separates the classes"  #: the meaning of a proven "not_separable"
 
     @abstractmethod
     def claim(self, files: ModelFiles) -> C:
@@ -89,9 +89,9 @@ class Kind(ABC, Generic[C]):
         return certified(lower, upper, claim.proven_epsilon)
 
     def proven(self, epsilon: float, *, soft: bool) -> str:
-        """What is true of a certified model; soft: as in ``AnyClaim``."""
+        """The statement that is true of a certified model; soft: as in ``AnyClaim``."""
         return values.proven(epsilon) if soft else margins.proven(epsilon)
 
     def unproven(self, epsilon: float, lower: float | None, upper: float | None, *, soft: bool) -> str:
-        """What is not proven of a model that was stopped and whose bounds hold; lower, upper: as found."""
+        """The statement about a stopped model whose bounds hold; lower, upper: as found."""
         return f"they do not prove epsilon {epsilon}"

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 _ZERO = 64  # rounding errors of each feature that a distance of zero may have; trainers use up to half of it
 _MOST = 1e-12  # relative, for any number of features
-_MOVES = 8  # times the error of a mapped row: the trainer and the verifier make it, and trainers add as much
-_SURE = 1e-6  # of the longest row: if mapped rows have a larger error, it does not count as zero
+_MOVES = 8  # times the error of a mapped row, which trainer and verifier both make, and trainers add once more
+_SURE = 1e-6  # of the longest row: a larger error of mapped rows does not count as zero
 
 
 def proven(epsilon: float) -> str:
-    """What is true of a certified margin."""
+    """The statement that is true of a certified margin."""
     return f"the margin is at least (1 - {epsilon}) of the best possible"
 
 

@@ -1,4 +1,4 @@
-"""How ``verify`` opens a store and a model: by an opener of its own, as it shares no code with what wrote them."""
+"""Open stores and models for ``verify``, without code of those who wrote them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _Folder:
 
 
 def open_store(store: str | os.PathLike[str] | ReadableStorage) -> ReadableStorage:
-    """The objects of a store, by its path. Raises UsageError for an address that is none of this machine."""
+    """The objects of a store, by its path. Raises UsageError for addresses of other machines."""
     return _Folder(Path(os.path.abspath(local_path(store)))) if isinstance(store, str | os.PathLike) else store
 
 
@@ -46,7 +46,7 @@ def read_model(model: str | os.PathLike[str] | ReadableStorage, read: Callable[[
 
 
 def zarr_node(store: ReadableStorage, key: str) -> Any:
-    """What zarr-python opens as the array of this key."""
+    """The node that zarr-python opens as the array of this key."""
     if isinstance(store, _Folder):
         return str(store.path / key)
     return store.zarr_node(key)  # type: ignore[attr-defined]  # of a storage that the caller opened

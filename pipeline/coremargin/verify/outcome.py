@@ -33,7 +33,7 @@ class Verification:
     unchecked: tuple[str, ...]
     problem: str
     soft: bool = False  #: the bounds are about a value, not a margin
-    part: str = ""  #: which rows count, if these are not all that have a label
+    part: str = ""  #: the rows that count, if not all labelled ones do
     terms: str = ""  #: further conditions of the claim
 
     @property
@@ -53,7 +53,7 @@ class Verification:
 
     @property
     def tally(self) -> tuple[str, ...]:
-        """A summary of checks that are not listed: there are none."""
+        """A summary of checks that are not listed: empty, as all are."""
         return ()
 
     @property
@@ -63,7 +63,7 @@ class Verification:
 
     @property
     def proven(self) -> str:
-        """What is true if the model is certified."""
+        """The statement that is true if the model is certified."""
         return kind_named(self.problem).proven(self.epsilon, soft=self.soft)
 
     def verdict(self, shown: FormatBound) -> str:
@@ -104,7 +104,7 @@ class FleetVerification:
 
     @property
     def checks(self) -> tuple[Check, ...]:
-        """Those of the fleet, then those of the members, each with the member's name."""
+        """The checks of the fleet, then those of the members, with their names."""
         every = [(name, check) for name, member in self.members for check in member.checks]
         named = [Check(f"{name}: {check.name}", check.ok, check.text) for name, check in every]
         return (*self.tables, *named)
@@ -156,7 +156,7 @@ Outcome: TypeAlias = Verification | FleetVerification
 
 
 def _verdict(found: Outcome, true: dict[str, str]) -> str:
-    """true: by status, what is true if all claims hold."""
+    """true: the statement that is true if all claims hold, by status."""
     if found.ok:
         return f"verified: {true[found.status]}"
     return f"refuted: {len(found.failures)} of {len(found.checks)} checks failed"

@@ -24,8 +24,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import numpy as np
 
 from coremargin.formats.model_record import WHOLE
-from coremargin.formats.outlier_counts import outlier_counts
-from coremargin.formats.outliers import OUTLIERS
+from coremargin.formats.outliers import OUTLIERS, outlier_counts
 from coremargin.verify.checks import CLOSE, Check, certified, same_epsilon, same_ratio, same_two_classes, shown
 from coremargin.verify.claim import Claim, two_classes
 from coremargin.verify.kind import UNCHECKED, Kind

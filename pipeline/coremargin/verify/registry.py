@@ -24,6 +24,7 @@ KINDS = {
     "kernel": "coremargin.verify.kernel",
     "ball": "coremargin.verify.ball",
     "ellipsoid": "coremargin.verify.ellipsoid",
+    "soft_ball": "coremargin.verify.soft_ball",
     "active": "coremargin.verify.active.kind",
     "active_classes": "coremargin.verify.active.kind",
 }

@@ -1,7 +1,7 @@
 """The store as ``verify`` reads it: plain zarr-python, every chunk once, in order, with its checksums.
 
-Nothing of coremargin's own readers is used. A missing Zarr chunk reads as fill values without a word, so each chunk's
-file is asked for before it is read, and its bytes are compared with the digest that ingest wrote down.
+None of coremargin's own readers is used. Zarr reads a missing chunk as fill values without an error, so the existence
+of each chunk's file is checked first, and its bytes are compared with the digest that ingest stored.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _PENDING_BYTES = 256 << 20  # chunks in memory at a time
-_REMEMBERED = 64 << 20  # bytes that hold which rows weigh anything, one bit a row
+_REMEMBERED = 64 << 20  # bytes of the cache of rows with positive weight, a bit per row
 
 
 @dataclass(frozen=True)
@@ -52,29 +52,29 @@ class Chunk:
     x: np.ndarray | csr_array
     codes: np.ndarray
     weights: np.ndarray | None = None
-    given: Any = None  #: of mapped rows, what they are made of
-    needs: float = 0.0  #: of mapped rows, how far rounding may move one
+    given: Any = None  #: the rows before the map, if they are mapped
+    needs: float = 0.0  #: bound on the rounding error of a mapped row
 
 
 class Rows:
-    """The committed rows of a store. Raises StoreError when it is none, newer, or does not fit together."""
+    """The committed rows of a store. Raises StoreError if it is no store, newer, or inconsistent."""
 
     def __init__(self, path: str | os.PathLike[str] | ReadableStorage, commit: str = "", *, grown: bool = True) -> None:
-        """commit: the digest of the one whose rows these are, if the store has it; else the last one.
+        """commit: the digest of the commit to read, if the store has it; otherwise the last one is read.
 
-        grown: whether it may be one to which rows were appended, or only one whose labels were changed.
+        grown: whether rows may have been appended since, or only labels and weights changed.
         """
         self._store = store = open_store(path)
         self.path = store.name  #: for messages
         whole = read_store_record(store)
         self.log = read_log(store, whole)
         record, number = as_of(whole, self.log, commit, self.path, grown=grown)
-        self.appended = whole.rows - record.rows  #: rows of later commits, which are not looked at
-        #: how many later commits changed labels or weights, which are not looked at
+        self.appended = whole.rows - record.rows  #: rows of later commits, which are not read
+        #: number of later commits that changed labels or weights, which are not read
         self.amended = sum(entry.commit.changed > 0 for entry in self.log[number + 1 :])
         self.commits = (*(entry.commit for entry in self.log[:number]), record.commits[-1])
         self.rows, self.features, self.dtype = record.rows, record.features, record.dtype
-        self.columns = ""  #: what the features come from, "" where they have no names
+        self.columns = ""  #: the source of the features, "" if they have no names
         if whole.columns is not UNSET:
             self.columns = read_stored(store, whole.columns, self.features).claim
         self.classes, self.chunk_rows = tuple(record.classes), record.chunk_rows
@@ -95,7 +95,7 @@ class Rows:
             yield codes, np.ones(len(codes)) if weights is None else weights
 
     def weigh(self, rows: np.ndarray) -> np.ndarray:
-        """Which of these rows (n,), by number, have a weight above 0; the weights of a chunk are read once for all.
+        """Which of these rows (n,), by number, have a weight above 0; the weights of each chunk are read once.
 
         Raises DamagedChunk.
         """
@@ -119,12 +119,12 @@ class Rows:
         return self._heavy[index]
 
     def _span(self, index: int) -> tuple[int, int, str]:
-        """The rows [start, stop) of a chunk, and words for messages."""
+        """The rows [start, stop) of a chunk, and a text for messages."""
         start, stop = index * self.chunk_rows, min(self.rows, (index + 1) * self.chunk_rows)
         return start, stop, f"chunk {index} (rows {start:,} to {stop - 1:,})"
 
     def _labels(self, index: int) -> tuple[np.ndarray, np.ndarray | None]:
-        """Label codes and weights of a chunk, whose bytes are those that were ingested."""
+        """Label codes and weights of a chunk, compared with the stored digests."""
         start, stop, place = self._span(index)
         folders = self._sums.folders
         codes = self._files.read(folders["y"].get(index, "y"), start, stop, place)
@@ -146,7 +146,7 @@ class Rows:
         return codes, weights
 
     def _compare(self, index: int, parts: dict[str, np.ndarray]) -> None:
-        """Raises DamagedChunk unless the bytes of these parts of a chunk are those that ingest wrote down."""
+        """Raises DamagedChunk unless the bytes of these parts of a chunk have the digests that ingest stored."""
         for name, values in parts.items():
             found, expected = crc32c.crc32c(_bytes(values)), int(self._sums.parts[name][index])
             if found != expected:
@@ -159,9 +159,8 @@ class Rows:
     def scan(self, ask: Callable[[Chunk], T], *, threads: int | None = None) -> Generator[tuple[Chunk, T], None, None]:
         """``ask(chunk)`` for all chunks, in order, in threads; a bounded number of chunks is in memory at a time.
 
-        At the end ``digest`` is the identity of the content, from the bytes themselves.
-        Raises DamagedChunk: missing, truncated, altered; the place is named. StoreError: all chunks are as they were
-        written down, and yet not what the last commit is about.
+        At the end ``digest`` is the identity of the content, computed from the bytes. Raises DamagedChunk, with the
+        place: missing, truncated, altered. StoreError: all chunks match their digests, but not the last commit.
         """
         itemsize = np.dtype(self.dtype).itemsize
         chunk_bytes = max(1, self.chunk_rows * self.features * itemsize)
@@ -190,13 +189,13 @@ class Rows:
             )
 
     def watch(self, digests: Container[str]) -> None:
-        """Of which commits ``beginning`` is to be asked after the next scan."""
+        """Set the commits for which ``beginning`` is called after the next scan."""
         self._watched = {commit.rows: {} for commit in self.commits if commit.digest in digests}
 
     def beginning(self, digest: str) -> str:
-        """What the digest of a commit that was watched has to be, from the bytes of as many rows as it has.
+        """The digest that a watched commit has to have, computed from the bytes of its rows.
 
-        Where labels or weights were changed since, they are read as they were. Raises DamagedChunk.
+        Labels and weights that were changed since are read as they were. Raises DamagedChunk.
         """
         number = next(number for number, commit in enumerate(self.commits) if commit.digest == digest)
         commit = self.commits[number]
@@ -223,7 +222,7 @@ class Rows:
         return crcs
 
     def _one(self, index: int, ask: Callable[[Chunk], T]) -> tuple[Chunk, T]:
-        with quiet():  # what overflows proves nothing: comparisons see to that
+        with quiet():  # numbers that overflow prove nothing: comparisons with them are false
             chunk = self._read(index)
             return chunk, ask(chunk)
 
@@ -251,19 +250,19 @@ class Rows:
 
 
 def _within(chunk: Chunk, start: int, stop: int) -> Chunk:
-    """The rows [start, stop) of those of a chunk."""
+    """The part [start, stop) of a chunk."""
     a, b = start - chunk.start, stop - chunk.start
     weights = None if chunk.weights is None else chunk.weights[a:b]
     return Chunk(start, chunk.x[a:b], chunk.codes[a:b], weights)
 
 
 def _parts(chunk: Chunk) -> dict[str, np.ndarray]:
-    """What is checked of a chunk, by name."""
+    """The checked parts of a chunk, by name."""
     return _values(chunk.x) | {"y": chunk.codes} | ({} if chunk.weights is None else {"weights": chunk.weights})
 
 
 def _values(x: np.ndarray | csr_array) -> dict[str, np.ndarray]:
-    """What is checked of its rows."""
+    """The checked arrays of its rows."""
     if isinstance(x, np.ndarray):
         return {"x": x}
     return {"x": x.data, "indices": x.indices.astype(np.int32), "lengths": np.diff(x.indptr).astype(np.int64)}

@@ -209,7 +209,7 @@ class Scaler:
 
 
 def _sparse_columns(x: csr_array) -> Columns:
-    """Of sparse rows; values that are not stored are 0."""
+    """Statistics of the columns of sparse rows; values that are not stored are 0."""
     (n, d), exact = x.shape, x.data.astype(np.float64)
     low, high = (getattr(x, name)(axis=0).toarray().reshape(-1).astype(np.float64) for name in ("min", "max"))
     with np.errstate(over="ignore", invalid="ignore"):

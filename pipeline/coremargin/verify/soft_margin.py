@@ -189,7 +189,7 @@ def class_costs_check(claim: Any, loss: str, c: np.ndarray, rows: np.ndarray, co
 
 
 def tried_claim(record: SoftMargin, files: ModelFiles, shared: Mapping[str, Any]) -> Claim | None:
-    """That no hard margin exists, if one was tried before the loss: the hulls of these rows meet.
+    """The claim that no hard margin exists, if one was tried before the loss: the hulls of these rows meet.
 
     shared: the fields of the model's own claim. The scan collects the rows.
     """
@@ -222,7 +222,7 @@ class TriedRows:
 
 
 class TriedScan:
-    """Collects the rows of the proof that there is no hard margin, and checks it."""
+    """Collects the rows of the proof that there is no hard margin, and checks this proof."""
 
     def __init__(self, claim: Claim) -> None:
         self.claim = claim

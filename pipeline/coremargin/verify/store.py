@@ -1,4 +1,4 @@
-"""What every scan checks: whether the store is the claim's, and the coreset's rows are in it as the model has them."""
+"""Checks of every scan: the store is that of the claim, and contains the coreset's rows as the model has them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Members:
 
     places: np.ndarray
     signs: np.ndarray
-    mismatched: tuple[int, ...]  #: rows that are not what the store holds
+    mismatched: tuple[int, ...]  #: rows that differ from those in the store
     other_class: tuple[int, ...]  #: rows of another class in the store
     without_label: tuple[int, ...]  #: rows without label
     given_longest: float  #: if rows are mapped, the length of the longest before the map
@@ -51,7 +51,7 @@ class StoreFindings(ABC):
 
     @property
     def aside(self) -> str:
-        """Text about the rows that do not count."""
+        """A text about the rows that do not count."""
         if not self.unlabelled:
             return ""
         weighed = "or weight " * self.rows.weighted
@@ -61,7 +61,7 @@ class StoreFindings(ABC):
 
     @property
     def counted(self) -> str:
-        """Text about the rows that count."""
+        """A text about the rows that count."""
         return f"{self.rows.rows - self.unlabelled:,} rows{self.aside}"
 
     def lengths(self, x: Any, first: int) -> np.ndarray:
@@ -166,7 +166,7 @@ class StoreFindings(ABC):
     def norms(self, box: float) -> Check:
         """Whether the claimed radius is the length of the longest row, rounded up.
 
-        box: a length that no scaled row exceeds by the ranges of the columns; trainers may know no better bound.
+        box: an upper bound on the length of scaled rows, from the ranges of columns, which trainers may use instead.
         """
         longest = max(0.0, self.radius - 2 * math.sqrt(self.claim.features) * VANISHED)
         at_most = max(self.radius, box) * (1 + _ROUNDED_UP)

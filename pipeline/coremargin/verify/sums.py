@@ -34,7 +34,7 @@ _TERMS = 1 << 20  # products at a time: bounds the memory of long sums
 
 
 def quiet() -> np.errstate:
-    """No warnings: numbers that overflow are not finite, and comparisons with them prove nothing."""
+    """Suppress warnings: numbers that overflow are not finite, and comparisons with them prove nothing."""
     return np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore")
 
 
@@ -64,7 +64,7 @@ class Total:
 
 def exact_products(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(p, e), broadcast: a b = p + e exactly."""
-    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is not finite, and refused where it is used
+    with np.errstate(over="ignore", invalid="ignore"):  # numbers that overflow are not finite, and rejected later
         return _exact_products(a, b)
 
 
@@ -205,7 +205,7 @@ def length(v: np.ndarray) -> float:
 
 
 def normalised_weights(alpha: np.ndarray, groups: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """(h, l): alpha divided by the sum of its group, as the sum of two numbers; groups: masks (m,) that cover all."""
+    """(h, l): alpha divided by the sum of its group, as a sum of two numbers; groups: masks (m,) of all rows."""
     high, low = np.zeros_like(alpha), np.zeros_like(alpha)
     for group in groups:
         part = alpha[group]
@@ -228,7 +228,7 @@ def combination(X: Any, high: np.ndarray, low: np.ndarray) -> np.ndarray:
         products, errors = exact_products(X.data[order], high[row[order]])
         errors += X.data[order] * low[row[order]]
         used, first = np.unique(X.indices[order], return_index=True)
-        last = np.append(first, len(order))[1:]  # rows of zeros have no columns at all
+        last = np.append(first, len(order))[1:]  # rows of zeros have no columns
         for j, start, stop in zip(used, first, last, strict=True):
             values[j] = rounded_sum([*products[start:stop].tolist(), *errors[start:stop].tolist()])
         return values

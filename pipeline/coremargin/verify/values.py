@@ -12,28 +12,28 @@ if TYPE_CHECKING:
 
 
 def proven(epsilon: float) -> str:
-    """What is true of a certified value."""
+    """The statement that is true of a certified value."""
     return f"no hypothesis has a value below (1 - {epsilon}) of this one's"
 
 
-def value_reached(claim: AnyClaim, value: float, rows: str) -> Check:
-    """Whether the hypothesis has at most the claimed value; value: as found, rounded up; rows: which rows."""
+def value_reached(claim: AnyClaim, value: float, rows: str, thing: str = "hypothesis") -> Check:
+    """Whether the hypothesis has at most the claimed value; value: as found, rounded up; rows: a text about them."""
     if claim.upper is None:
         return Check("value", ok=True, text="nothing is claimed")
     claimed, found = shown(claim.upper), shown(value)
-    text = f"of the hypothesis over all {rows}: {found}"
+    text = f"of the {thing} over all {rows}: {found}"
     if value <= claim.upper:
         return Check("value", ok=True, text=f"{text} (claimed: at most {claimed})")
     return Check("value", ok=False, text=f"model claims at most {claimed}, {text}")
 
 
-def value_bounded(claim: AnyClaim, dual: float) -> Check:
+def value_bounded(claim: AnyClaim, dual: float, thing: str = "hypothesis") -> Check:
     """Whether no hypothesis has a value below the claimed bound; dual: the bound found, rounded down."""
     if claim.lower is None:
         return Check("dual bound", ok=True, text="nothing is claimed")
     claimed, found = shown(claim.lower), shown(dual)
     if claim.lower <= dual:
-        return Check("dual bound", ok=True, text=f"no hypothesis has a value below {found} (claimed: {claimed})")
+        return Check("dual bound", ok=True, text=f"no {thing} has a value below {found} (claimed: {claimed})")
     return Check("dual bound", ok=False, text=f"model claims {claimed}, the dual weights prove {found}")
 
 

@@ -1,4 +1,4 @@
-"""What is written down of the chunks of a store: checksums, how many values they hold, where labels and weights lie."""
+"""The records of chunks in a store: checksums, numbers of values, and places of labels and weights."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ import numpy as np
 
 from coremargin.errors import StoreError
 from coremargin.formats import store_log
-from coremargin.formats.commit_order import changes, group_of, spans
 from coremargin.formats.raw_array import read_raw_array
-from coremargin.formats.stored_values import check_stored_values
+from coremargin.formats.store_record import changes, check_stored_values, group_of, spans
 
 if TYPE_CHECKING:
     from coremargin.formats.storage import ReadableStorage
@@ -25,10 +24,10 @@ BLOCKS = "blocks"
 
 @dataclass(frozen=True)
 class Sums:
-    """What was written down of each chunk (c,): values stored, and crc32c of the bytes of each part.
+    """The records of each chunk (c,): number of stored values, and crc32c of the bytes of each part.
 
-    folders: where labels ("y") and weights lie that do not lie in arrays of these names, by number of the chunk.
-    weighted: rows have weights; those that came without have 1 until a commit says otherwise.
+    folders: by number of the chunk, the places of labels ("y") and weights outside of the arrays of these names.
+    weighted: rows have weights; rows ingested without have 1 until a commit changes it.
     """
 
     nonzeros: np.ndarray
@@ -38,9 +37,9 @@ class Sums:
 
 
 def as_of(record: StoreRecord, log: list[LogEntry], digest: str, path: str, *, grown: bool) -> tuple[StoreRecord, int]:
-    """The record as the last commit of this digest left it, and its number; as it is, where no commit has it.
+    """The record at the last commit with this digest, and its number; the present one if no commit has it.
 
-    grown: also where rows were appended since; without it the record is as it is then, too.
+    grown: also if rows were appended since; False: the record is then the present one, too.
     """
     known = [entry.commit.digest for entry in log]
     last = len(known) - 1
@@ -57,15 +56,15 @@ def as_of(record: StoreRecord, log: list[LogEntry], digest: str, path: str, *, g
 
 
 def read_sums(store: ReadableStorage, record: StoreRecord) -> Sums:
-    """Of each chunk as ingest wrote them down: digest has the rows in its high half, the labels in the low one.
+    """Read the records of each chunk: digest has the rows in its high half, the labels in the low one.
 
-    Only what no later commit supersedes is read. Nothing is made as long as a number says before it is read.
+    Records that later commits supersede are not read. No memory is allocated by a number before it is checked.
     """
     commits, sparse = record.commits, record.sparse
     described = spans(commits)
 
     def column(name: str, dtype: str, tail: tuple[int, ...] = (), only: str = "") -> np.ndarray:
-        """Of all chunks; only: of commits that say so, 0 for the others."""
+        """A column for all chunks; only: selects commits, with 0 for the chunks of others."""
         parts = [
             read_raw_array(
                 store, f"{BLOCKS}/{commit.group}/{name}", first - commit.first, stop - commit.first, dtype, tail
@@ -108,7 +107,7 @@ def read_sums(store: ReadableStorage, record: StoreRecord) -> Sums:
 
 
 def _of_ones(record: StoreRecord, chunks: int) -> np.ndarray:
-    """The checksums (c,) of as many weights of 1 as each chunk has rows."""
+    """The checksums (c,) of weights of 1 for all rows of each chunk."""
     last = record.rows - (chunks - 1) * record.chunk_rows
     whole, rest = (crc32c.crc32c(np.ones(rows, "<f8").tobytes()) for rows in (record.chunk_rows, last))
     return np.array([*[whole] * (chunks - 1), rest], np.uint32)
@@ -121,7 +120,7 @@ def _entries(store: ReadableStorage, commit: CommitRecord, name: str, dtype: str
 def _changed(
     store: ReadableStorage, commits: list[CommitRecord]
 ) -> Iterator[tuple[CommitRecord, np.ndarray, np.ndarray]]:
-    """Commits that changed labels or weights, later ones later: the chunks that stand, and which entries they are."""
+    """Commits that changed labels or weights, in order: their chunks that are still valid, and the entries of these."""
     for number, stop, commit in changes(commits):
         chunk = _entries(store, commit, "chunk", "int64")
         if not ((chunk >= 0) & (chunk < commit.last)).all() or not (np.diff(chunk) > 0).all():
@@ -135,7 +134,7 @@ def _changed(
 
 
 def _folders(place: str, record: StoreRecord, part: str, places: np.ndarray) -> dict[int, str]:
-    """Where a part of chunks lies that a commit changed; places (c,): number of the commit, 0 for none."""
+    """The places of a part of chunks that a commit changed; places (c,): number of the commit, 0 for none."""
     last = record.commits[-1].number
     folders = dict[int, str]()
     for index in np.flatnonzero(places).tolist():

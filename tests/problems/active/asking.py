@@ -83,8 +83,8 @@ def answer(problem: ActiveMargin, state: ActiveState, row: int, codes: Mapping[i
 def course_of(
     problem: ActiveMargin, codes: Any, state: ActiveState | None = None, unsure: Any = (), block_bytes: int = 1
 ) -> Iterator[ActiveState]:
-    """All states of a campaign whose answers are these codes, but for rows that nobody can label, as campaigns go on:
-    after a trial that is not enough, too.
+    """All states of a campaign whose answers are these codes, but for rows that no annotator can label, as campaigns go
+    on: after a trial that is not enough, too.
     """
     state = problem.start() if state is None else state
     yield state

@@ -1,4 +1,4 @@
-"""Rows that nobody can label, and draws by class: what is drawn is the first of each stratum that people can label."""
+"""Rows that no annotator can label, and draws by class: drawn are the first of each stratum that people can label."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def is_true(problem: ActiveMargin, state: ActiveState, X: np.ndarray, codes: np.
 def test_draws_are_the_first_that_people_can_label(
     rng: np.random.Generator, by_class: bool, classes: int, share: float
 ) -> None:
-    """Whichever rows nobody can label, a tenth of all or half of them, as queries or as draws, by class or not."""
+    """Whichever rows no annotator can label, a tenth or half of them, as queries or as draws, by class or not."""
     X, codes = blobs(rng, 400, classes)
     unsure = set(np.flatnonzero(rng.random(400) < share).tolist())
     problem = ActiveMargin(source_of(X), classes=classes, error=0.1, by_class=by_class, resident_rows=60)
@@ -94,7 +94,7 @@ def test_with_a_loss_the_first_that_people_can_label_are_counted(rng: np.random.
 
 def test_a_rare_class_is_reached(rng: np.random.Generator) -> None:
     """20 of 6000 rows are of one class: all of them are drawn that have no answer, wherever the order has them, and
-    with one that nobody can label the others are.
+    with one that no annotator can label the others are.
     """
     X, codes = blobs(rng, 6000, 2)
     rare = np.flatnonzero(codes == 1)[20:]

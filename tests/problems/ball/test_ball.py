@@ -15,7 +15,7 @@ from pyarrow.parquet import read_table
 
 import coremargin
 from coremargin.cli import main
-from coremargin.data.reweigh import set_weights
+from coremargin.data.amend import set_weights
 from coremargin.data.store import Store
 from coremargin.engine.executors import InProcess
 from coremargin.errors import (
@@ -140,8 +140,11 @@ def test_only_the_rows_of_one_class_are_enclosed(tmp_path: Path, store: Path, ro
     assert coremargin.verify(tmp_path / "m", store).ok
     assert (model.only, model.parameters["only"]) == (1, "1")
     words = ("--one-class", "ball", "--only", "1", "--epsilon", EPSILON, "--cluster", "threads", "--quiet")
-    assert "all rows of class 1 lie within" in say("train", store, "--out", tmp_path / "c", *words)
+    assert "all 300 rows of class 1 lie within" in say("train", store, "--out", tmp_path / "c", *words)
     assert "of the rows of class 1" in say("verify", tmp_path / "c", store)
+    page = (tmp_path / "c" / "report.html").read_text()
+    assert "around all 300 rows of class <bdi>1</bdi></h1>" in page
+    assert "300 of 600 rows of 3 features" in page
     other = altered(tmp_path / "m", tmp_path / "o", {"only": 0, "parameters.only": 0})
     assert {check.name for check in examine(other, store).failures} == {"coreset"}
     unknown = altered(tmp_path / "m", tmp_path / "u", {"only": 7, "parameters.only": 7})
@@ -370,6 +373,15 @@ def test_false_claims_about_outliers_are_named(
     wrong, _, model = honest
     failures = {check.name for check in examine(altered(model, tmp_path / "f", record, **arrays), wrong).failures}
     assert name in failures
+
+
+def test_rows_of_one_distance_are_no_outliers(tmp_path: Path) -> None:
+    """More rows than may be left out lie on the sphere, whose radius ingest has known."""
+    corners = np.array([[a, b, c] for a in (-1.0, 1.0) for b in (-1.0, 1.0) for c in (-1.0, 1.0)])
+    coremargin.ingest(np.repeat(corners, 4, axis=0), tmp_path / "s.zarr", unlabelled=True)
+    model: Any = coremargin.train(tmp_path / "s.zarr", one_class="ball", outliers=12, out=tmp_path / "m")
+    assert (model.status, len(model.outlier_ids)) == ("certified", 0)
+    assert coremargin.verify(tmp_path / "m", tmp_path / "s.zarr").ok
 
 
 def test_it_is_verified_with_its_own_rows_only(tmp_path: Path, store: Path, rows: np.ndarray) -> None:

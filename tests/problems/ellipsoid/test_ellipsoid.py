@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 import coremargin
 from coremargin.cli import main
-from coremargin.data.reweigh import set_weights
+from coremargin.data.amend import set_weights
 from coremargin.data.store import Store
 from coremargin.engine.executors import InProcess
 from coremargin.errors import BadRow, ClaimRefuted, CoremarginError, DataError, Interrupted, SpecError, UsageError
@@ -148,7 +148,7 @@ def test_fewer_rows_than_columns_span_less(tmp_path: Path, rng: np.random.Genera
     coremargin.ingest(few, tmp_path / "s.zarr", dtype="float64", unlabelled=True)
     model: Any = train(tmp_path / "s.zarr", out=tmp_path / "m")
     assert model.rank == 4
-    assert np.allclose(model.alpha, 0.2)
+    assert np.allclose(model.row_duals, 0.2)
     assert coremargin.verify(tmp_path / "m", tmp_path / "s.zarr").ok
 
 
@@ -160,8 +160,11 @@ def test_only_the_rows_of_one_class_are_enclosed(tmp_path: Path, store: Path, ro
     assert model.certificate.upper == pytest.approx(train(rows[1::2]).certificate.upper, rel=1e-6)
     assert coremargin.verify(tmp_path / "m", store).ok
     words = ("--one-class", "ellipsoid", "--only", "1", "--epsilon", EPSILON, "--cluster", "threads", "--quiet")
-    assert "all rows of class 1 lie in" in say("train", store, "--out", tmp_path / "c", *words)
+    assert "all 300 rows of class 1 lie in" in say("train", store, "--out", tmp_path / "c", *words)
     assert "of the rows of class 1" in say("verify", tmp_path / "c", store)
+    page = (tmp_path / "c" / "report.html").read_text()
+    assert "around all 300 rows of class <bdi>1</bdi></h1>" in page
+    assert "300 of 600 rows of 3 features" in page
     other = altered(tmp_path / "m", tmp_path / "o", {"only": 0, "parameters.only": 0})
     assert "coreset" in {check.name for check in examine(other, store).failures}
     with pytest.raises(DataError, match="only: expected one of its labels"):

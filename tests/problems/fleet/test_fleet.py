@@ -21,14 +21,13 @@ from coremargin.errors import LabelError
 from coremargin.maths.margin import is_certified
 from coremargin.maths.rows import is_sparse
 from coremargin.maths.stopping import stoppable
-from coremargin.problems.common.driver_rows import DriverRows
+from coremargin.problems.common.driver_rows import DriverRows, predicted_classes
 from coremargin.problems.common.threads import map_in_threads
 from coremargin.problems.fleet import fleet as fleet_module
-from coremargin.problems.fleet.evaluator import Ensemble, Evaluator, class_places, predicted_places
 from coremargin.problems.fleet.fleet import Fleet, FleetState
 from coremargin.problems.fleet.member_kinds import HardMargins, SoftMargins
 from coremargin.problems.fleet.plan import fleet_plan
-from coremargin.problems.fleet.probe import Columns, most_wanted
+from coremargin.problems.fleet.probe import Columns, Ensemble, Evaluator, class_places, most_wanted
 from coremargin.problems.fleet.shared_rows import SharedRows, held_rows, pack_arrays, unpack_arrays, with_rows
 from coremargin.problems.hard.hard_margin import HardMargin
 from coremargin.problems.soft import problem as soft_problem
@@ -377,7 +376,7 @@ def test_the_evaluator_counts_as_a_loop_does() -> None:
     found = evaluator.confusion(values, codes, fold)
     assert found.tolist() == [[[1, 0], [0, 1]], [[0, 1], [0, 0]]]
     assert class_places(evaluator.codes, codes).tolist() == [0, 1, -1, -1]
-    assert predicted_places(values[:2]).tolist() == [0, 1, 0, 0]
+    assert predicted_classes(values[:2].T).tolist() == [0, 1, 0, 0]
 
 
 def test_arrays_of_many_members_are_packed_exactly() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from math import comb
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ import coremargin
 from coremargin.data.scaled import scaled
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
+from coremargin.maths import published_bounds as bounds
 from coremargin.problems.common.balls import enclosing_radius
 from coremargin.problems.hard.generalization import CONFIDENCE, read_generalization
 from coremargin.problems.hard.report import page_of
@@ -45,7 +47,8 @@ def stored(folder: Path, X: Any, y: np.ndarray) -> Store:
 def trained(folder: Path, X: Any, y: np.ndarray, **options: Any) -> tuple[Any, dict[str, Any]]:
     """The model of some rows, and the record of its run."""
     stored(folder, X, y)
-    model = coremargin.train(folder / "s.zarr", out=folder / "m.model", epsilon=1e-3, overwrite=True, **options)
+    options = {"epsilon": 1e-3} | options
+    model = coremargin.train(folder / "s.zarr", out=folder / "m.model", overwrite=True, **options)
     return model, json.loads((folder / "m.model" / "run.json").read_text())
 
 
@@ -60,7 +63,8 @@ def test_the_error_on_new_rows_is_within_the_bounds(tmp_path: Path, rng: np.rand
         error = float((model.predict(new) != labels).mean())
         assert found.compression is not None
         assert error <= found.compression < found.guaranteed_risk <= 1
-        assert found.support_rows == found.coreset_rows == model.certificate.coreset_rows < found.coreset_bound
+        assert found.deciding_rows == found.coreset_rows == model.certificate.coreset_rows < found.coreset_bound
+        assert found.guaranteed_risk is not None
         assert found.margin == model.certificate.lower
         assert (found.rows, found.features, found.confidence) == (600, D, CONFIDENCE)
         assert found.dimension <= D + 1
@@ -88,7 +92,7 @@ def test_a_ball_of_the_radius_holds_all_rows(
     ("options", "reason"),
     [
         ({"scaling": "standard"}, "scaling 'standard' depends on all rows"),
-        ({"map": "fourier", "components": 40}, "the feature map may depend on other rows, by its landmarks or gamma"),
+        ({"map": "fourier", "components": 40}, "the feature map may depend on the rows, by its landmarks or gamma"),
         ({"scaling": "rownorm"}, ""),
         ({"intercept": False}, ""),
         ({"strategy": "paper"}, ""),
@@ -103,6 +107,51 @@ def test_other_rows_that_decide_leave_no_compression_bound(
     assert found is not None
     assert found.no_compression == reason
     assert (found.compression is None) == bool(reason)
+    assert (found.guaranteed_risk is None) == (found.simple is None) == ("map" in options)
+
+
+@pytest.mark.parametrize("how", ["unlabelled", "removed"])
+def test_rows_that_do_not_count_are_no_evidence(tmp_path: Path, rng: np.random.Generator, how: str) -> None:
+    """A hyperplane of 100 of 600 rows has the bounds of 100 rows."""
+    X, y = drawn(rng, 600)
+    stored(tmp_path, X, y)
+    others = np.arange(100, 600)
+    if how == "removed":
+        coremargin.remove_rows(tmp_path / "s.zarr", others)
+    else:
+        coremargin.write_labels(tmp_path / "s.zarr", others, [None] * len(others))
+    coremargin.train(tmp_path / "s.zarr", out=tmp_path / "m.model", epsilon=1e-3)
+    found = read_generalization(json.loads((tmp_path / "m.model" / "run.json").read_text()))
+    assert found is not None
+    assert found.rows == 100
+    assert found.compression == bounds.compression(100, found.deciding_rows, 1 - CONFIDENCE)
+
+
+def test_an_offset_that_other_rows_decide_costs_two_rows(tmp_path: Path, rng: np.random.Generator) -> None:
+    """Of an early hypothesis the scan sets the offset: the rows with dual weights do not determine it."""
+    X, y = drawn(rng, 600)
+    model, run = trained(tmp_path, X, y, strategy="paper")
+    exact = read_generalization(run)
+    model, run = trained(tmp_path, X, y, strategy="paper", epsilon=0.5)
+    found = read_generalization(run)
+    assert exact is not None
+    assert found is not None
+    margins = model.coreset_y * (model.coreset_x @ model.w + model.b)
+    assert np.ptp(margins) > 0.01
+    assert exact.deciding_rows == exact.coreset_rows
+    assert found.deciding_rows == found.coreset_rows + 2
+    pairs = comb(found.deciding_rows, 2)
+    assert found.compression == bounds.compression(600, found.deciding_rows, 1 - CONFIDENCE, choices=pairs)
+    assert found.compression > bounds.compression(600, found.deciding_rows, 1 - CONFIDENCE)
+
+
+def test_a_shift_of_the_columns_counts_as_an_intercept(tmp_path: Path, rng: np.random.Generator) -> None:
+    """Hyperplanes through the mean of the rows are not fixed before these are drawn."""
+    for options, dimension in (({}, D), ({"scaling": "maxabs"}, D), ({"scaling": "standard"}, D + 1)):
+        _, run = trained(tmp_path, *drawn(rng, 300), intercept=False, **options)
+        found = read_generalization(run)
+        assert found is not None
+        assert found.all_hyperplanes == dimension
 
 
 def test_nothing_is_said_of_what_does_not_separate(tmp_path: Path, rng: np.random.Generator) -> None:

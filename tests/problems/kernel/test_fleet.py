@@ -14,9 +14,9 @@ from sklearn.model_selection import GridSearchCV, PredefinedSplit
 from sklearn.svm import SVC
 
 import coremargin
+from coremargin.data.amend import set_weights
 from coremargin.data.arrays import ArraySource
 from coremargin.data.folds import fold_of
-from coremargin.data.reweigh import set_weights
 from coremargin.errors import CoremarginError
 from coremargin.models.fleet import FleetModel
 from coremargin.problems.kernel.kernel_margin import KernelMargin

@@ -47,7 +47,7 @@ class LengthClaims(messages.Claims):
 
     def driver_memory(self, outcome: Outcome, model: Single) -> tuple[str, str]:
         """One row."""
-        return "pool", f"{outcome.run['pool_rows']:,} rows in memory"
+        return "rows", f"{outcome.run['pool_rows']:,} rows in memory"
 
     def describe(self, model: Single, rows: str) -> Pairs:
         """Both bounds."""
@@ -93,9 +93,8 @@ class LongestKind(OneModel[LongestJob, LongestRow, LongestModel]):
         )
         return LongestModel(
             record_of(source, None, found, self.name, job.parameters(), known),
-            coreset_ids=state.ids,
-            coreset_x=source.rows_at(state.ids)[0],
-            **transform_arrays(source),
+            {"coreset_ids": state.ids, **transform_arrays(source)},
+            source.rows_at(state.ids)[0],
         )
 
     def claims(self, model: LongestModel) -> LengthClaims:

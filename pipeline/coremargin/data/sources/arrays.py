@@ -18,7 +18,7 @@ from coremargin.errors import BadRow, DataError, NoRows, UsageError
 from coremargin.maths.rows import is_sparse
 
 if TYPE_CHECKING:
-    from coremargin.data.sources.vocabulary import Vocabulary
+    from coremargin.data.labels import LabelCoder
     from coremargin.data.tables.batches import Batches
 
 
@@ -37,7 +37,7 @@ class ArrayRows(RowSource):
         self.features = int(self._array.shape[1])
         self.total_bytes = _stored_bytes(self._array)
 
-    def batches(self, vocabulary: Vocabulary) -> Iterator[Batch]:
+    def batches(self, coder: LabelCoder) -> Iterator[Batch]:
         """Slices of the array."""
         return array_batches(self._array, self.name)
 
@@ -65,7 +65,7 @@ class DaskRows(RowSource):
         self.features = int(array.shape[1])
         self.total_bytes = int(array.nbytes) if known else None
 
-    def batches(self, vocabulary: Vocabulary) -> Iterator[Batch]:
+    def batches(self, coder: LabelCoder) -> Iterator[Batch]:
         """Batches of one computed block after the other."""
         start = done = 0
         for number, promised in enumerate(self._array.chunks[0]):
@@ -203,17 +203,17 @@ class ArrayBatches(RowSource):
         self.sparse, self.features = is_sparse(first), int(first.shape[1])
         self._options = options
 
-    def batches(self, vocabulary: Vocabulary) -> Iterator[Batch]:
+    def batches(self, coder: LabelCoder) -> Iterator[Batch]:
         """All rows in order."""
         rows = 0
         for name, batch in self._batches.named():
             found, labels = self._part(name, batch)
             start = 0
-            for part in [] if found is None else found.batches(vocabulary):
+            for part in [] if found is None else found.batches(coder):
                 codes = None
                 if labels is not None:
                     mine = labels[start : start + part.count]
-                    codes = vocabulary.encode(mine, part.place)
+                    codes = coder.encode_values(mine, part.place)
                 start += part.count
                 yield replace(part, codes=codes, done_bytes=0)
             rows += start

@@ -15,7 +15,7 @@ from coremargin.formats.limits import MOST_FEATURES
 from coremargin.maths.rows import Rows, is_sparse
 
 if TYPE_CHECKING:
-    from coremargin.data.sources.vocabulary import Vocabulary
+    from coremargin.data.labels import LabelCoder
     from coremargin.formats.columns import ColumnsRecord
 
 BATCH_BYTES = 8 * 2**20  #: a batch holds about this much as float64, whatever the source
@@ -26,8 +26,8 @@ REAL = "fiub"  #: kinds of NumPy's types that are real numbers
 class Batch:
     """Rows (m, d) of any real dtype, an array or CSR, their label codes, their weights and their places.
 
-    codes (m,) int32 index the vocabulary, -1 is a missing label; None when the source carries no labels. weights (m,)
-    float64, None when the source carries none. keys (m, 2) as ``Keys`` has them, None when it carries none.
+    codes (m,) int32 are places in the coder's classes, -1 is a missing label; None when the source carries no labels.
+    weights (m,) float64 and keys (m, 2), as ``Keys`` has them, are None when it carries none.
     """
 
     rows: Rows
@@ -73,7 +73,7 @@ class RowSource(ABC):
     excluded: Mapping[str, str] = MappingProxyType({})  #: columns that are no features unless asked for: what each is
 
     @abstractmethod
-    def batches(self, vocabulary: Vocabulary) -> Iterator[Batch]:
+    def batches(self, coder: LabelCoder) -> Iterator[Batch]:
         """All rows in order; raises DataError with the place of what cannot be read."""
 
 
@@ -166,11 +166,11 @@ class Chain(RowSource):
         self.rows = sum_if_known([part.rows for part in parts])
         self.total_bytes = sum_if_known([part.total_bytes for part in parts])
 
-    def batches(self, vocabulary: Vocabulary) -> Iterator[Batch]:
+    def batches(self, coder: LabelCoder) -> Iterator[Batch]:
         """All batches of all files, in the order of the files."""
         before = 0
         for part in self._parts:
-            for batch in part.batches(vocabulary):
+            for batch in part.batches(coder):
                 yield replace(batch, done_bytes=before + batch.done_bytes)
             before += part.total_bytes or 0
 

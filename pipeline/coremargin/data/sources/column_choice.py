@@ -172,8 +172,8 @@ def _find_label(
         if options.label_optional:
             return None
         raise DataError(
-            f"{place}: found no column {known.label!r}, which holds the labels: the columns are {shorten(names)}; name "
-            "the right one with --label, or say --unlabelled"
+            f"{place}: found no column {known.label!r}, which holds the labels: the columns are {shorten(names)}; "
+            "rename the one that does, or ingest the rows with --label COLUMN, or --unlabelled"
         )
     if options.label_optional and width - len(dropped) == len(known.columns):
         return None  # all are features

@@ -29,7 +29,7 @@ from coremargin.errors import BadRow, DataError, UsageError
 from coremargin.spec import format_size
 
 if TYPE_CHECKING:
-    from coremargin.data.sources.vocabulary import Vocabulary
+    from coremargin.data.labels import LabelCoder
 
 _ADVICE = "write it again"  #: what to do about a file that is not what it says
 _READERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
@@ -295,7 +295,7 @@ class DenseFile(RowSource):
             what = f"{archive.name}, member 'X': {header} in columns, which cannot be read in pieces"
             refuse_beyond_memory(header.nbytes, what, "save it again, as numpy.ascontiguousarray(X)")
 
-    def batches(self, vocabulary: Vocabulary) -> Iterator[Batch]:
+    def batches(self, coder: LabelCoder) -> Iterator[Batch]:
         """Batches of rows with their labels."""
         with Archive(self.path) as archive:
             X = archive.array("X")
@@ -308,7 +308,7 @@ class DenseFile(RowSource):
                 count = min(step, rows - start)
                 part = X.take(count * features).reshape(count, features) if whole is None else whole[start:][:count]
                 batch = row_batch(part, self.name, start, (start + count) * features * part.itemsize)
-                codes = None if y is None else vocabulary.encode(y.take(count), batch.place)
+                codes = None if y is None else coder.encode_values(y.take(count), batch.place)
                 yield replace(batch, codes=codes)
 
 
@@ -363,7 +363,7 @@ class CsrFile(RowSource):
         self.rows = self._count
         self.total_bytes = self._arrays(archive)["data"].header.nbytes
 
-    def batches(self, vocabulary: Vocabulary) -> Iterator[Batch]:
+    def batches(self, coder: LabelCoder) -> Iterator[Batch]:
         """Batches of about half a million values, or of one row."""
         with Archive(self.path) as archive:
             if _kind_and_shape(archive) != ("csr", (self._count, self.features)):

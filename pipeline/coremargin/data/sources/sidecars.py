@@ -23,8 +23,8 @@ from coremargin.formats.limits import LONGEST_LABEL
 from coremargin.formats.local_path import local_path
 
 if TYPE_CHECKING:
+    from coremargin.data.labels import LabelCoder
     from coremargin.data.sources.base import RowSource
-    from coremargin.data.sources.vocabulary import Vocabulary
 
 _QUOTED = re.compile(r'"[^"]*+(?:""[^"]*+)*+"')
 _MOST_VALUES = 1 << 18  # that are read at a time
@@ -103,12 +103,12 @@ def _blocks(array: Any, name: str) -> Iterator[np.ndarray]:
 
 
 class LabelStream(ValueStream):
-    """Labels as codes (int32) of the vocabulary."""
+    """Labels as codes (int32) of the coder."""
 
     kind = "labels"
 
-    def __init__(self, labels: Any, vocabulary: Vocabulary) -> None:
-        self._vocabulary = vocabulary
+    def __init__(self, labels: Any, coder: LabelCoder) -> None:
+        self._coder = coder
         paths = None
         if is_path(labels):
             paths = expand(labels)
@@ -135,14 +135,14 @@ class LabelStream(ValueStream):
         return array
 
     def _from_array(self, values: np.ndarray, name: str, start: int) -> np.ndarray:
-        return self._vocabulary.encode(values, lambda row: f"{name}, row {start + row}")
+        return self._coder.encode_values(values, lambda row: f"{name}, row {start + row}")
 
     def _from_lines(self, lines: Sequence[str], path: Path, first: int) -> Iterator[int]:
-        return (self._vocabulary.encode_text(text, f"{path}, line {first + at}") for at, text in parse_labels(lines))
+        return (self._coder.encode_text(text, f"{path}, line {first + at}") for at, text in parse_labels(lines))
 
 
 class WeightStream(ValueStream):
-    """Weights as float64; whether they are good is for whoever knows the rows."""
+    """Weights as float64; the caller, who knows the rows, checks them."""
 
     kind = "weights"
 

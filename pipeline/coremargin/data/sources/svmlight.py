@@ -6,7 +6,7 @@ again line by line to name the place. Measured on 200 MB, 13.5 million values of
 CPU time, where scikit-learn's ``load_svmlight_file`` comes to 45 to 53; with the first pass, which counts, 35.
 
 Of what tools disagree about: indices in any order are sorted and counted, an index that occurs twice in a line is
-refused, explicit zeros are for whoever writes the rows (a sparse store drops and counts them), query ids are ignored.
+refused, explicit zeros are left to the writer of rows (a sparse store drops and counts them), query ids are ignored.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from coremargin.errors import BadRow, DataError, NoRows, UsageError
 from coremargin.formats.limits import MOST_FEATURES
 
 if TYPE_CHECKING:
+    from coremargin.data.labels import LabelCoder
     from coremargin.data.sources.options import SourceOptions
-    from coremargin.data.sources.vocabulary import Vocabulary
 
 _COMMENT = re.compile(rb"#[^\n]*")
 _QUERY = re.compile(rb"(?<=\s)qid:\d+(?=\s|$)")
@@ -273,7 +273,7 @@ class SvmlightFile(RowSource):
         self.label_from = None if unlabelled else "the first token of each line"
         self._base = base
 
-    def batches(self, vocabulary: Vocabulary) -> Iterator[Batch]:
+    def batches(self, coder: LabelCoder) -> Iterator[Batch]:
         """One batch of sparse rows per piece of text; explicit zeros are still among their values."""
         for piece in read_pieces(self.path):
             if piece.blank:
@@ -281,7 +281,7 @@ class SvmlightFile(RowSource):
             parsed = parse(piece)
             self._check_range(parsed)
             place = _place(self.name, parsed.lines)
-            codes = None if self.label_from is None else _codes(parsed, vocabulary, place)
+            codes = None if self.label_from is None else _codes(parsed, coder, place)
             if not len(parsed.labels):
                 continue
             indices = (parsed.indices - self._base).astype(np.int32)
@@ -381,13 +381,13 @@ def _refuse_large_index(lines: Layout, piece: Piece) -> None:
         )
 
 
-def _codes(parsed: Parsed, vocabulary: Vocabulary, place: Callable[[int], str]) -> np.ndarray:
+def _codes(parsed: Parsed, coder: LabelCoder, place: Callable[[int], str]) -> np.ndarray:
     """Codes (m,) int32 of the labels, to the last digit where there are more than float64 holds."""
     if parsed.texts is None:
-        return vocabulary.encode(parsed.labels, place)
+        return coder.encode_values(parsed.labels, place)
     if parsed.words:
-        return np.array([vocabulary.encode_text(text, place(row)) for row, text in enumerate(parsed.texts)], np.int32)
-    return np.array([vocabulary.encode_number(text, place(row)) for row, text in enumerate(parsed.texts)], np.int32)
+        return np.array([coder.encode_text(text, place(row)) for row, text in enumerate(parsed.texts)], np.int32)
+    return np.array([coder.encode_number(text, place(row)) for row, text in enumerate(parsed.texts)], np.int32)
 
 
 def _place(name: str, lines: np.ndarray) -> Callable[[int], str]:

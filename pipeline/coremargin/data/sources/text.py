@@ -126,7 +126,7 @@ class _XzReader:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """The file below is closed by whoever has opened it."""
+        """The file below is closed by its opener."""
 
     def read(self, size: int) -> bytes:
         """At most so many bytes; none at the end."""

@@ -13,9 +13,9 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import islice, pairwise
 from pathlib import Path
 
+from coremargin.data.labels import MISSING
 from coremargin.data.sources.column_choice import LABEL_NAMES
 from coremargin.data.sources.text import MOST_BLANK, is_number, read_pieces
-from coremargin.data.sources.vocabulary import MISSING
 from coremargin.errors import DataError, UsageError
 
 _LABELS = frozenset(LABEL_NAMES) - {"y"}  # "y" may be the label itself: yes
@@ -146,6 +146,8 @@ def skip_comments(head: bytes, start: int, delimiter: str | None) -> tuple[int, 
         return start, _find_delimiter(head[start:], delimiter)
     mark = _find_delimiter(head[at:], delimiter)
     rows = list(islice(split_records(head[at:], mark), SAMPLE_ROWS))
+    if not rows:  # one record that does not end, or bytes that are no text: refused where rows are read
+        return start, mark
     alike = at
     for before in reversed(marked):
         if len(rows[0]) < 2 or len(next(split_records(head[before:alike], mark), [])) != len(rows[0]):

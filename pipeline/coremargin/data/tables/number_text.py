@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from coremargin.data.sources.vocabulary import MISSING
+from coremargin.data.labels import MISSING
 from coremargin.data.tables.arrow_arrays import boolean_values, string_array, to_float64
 from coremargin.formats.columns import TextFormat
 

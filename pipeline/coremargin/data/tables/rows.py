@@ -11,11 +11,11 @@ import numpy as np
 from msgspec import structs
 
 from coremargin.data.key_values import column_texts, hashed
+from coremargin.data.labels import MISSING
 from coremargin.data.ordered_threads import read_in_order
 from coremargin.data.sources.base import Batch, RowSource, check_width
 from coremargin.data.sources.column_choice import choose_columns, find_column, is_label_name, name_for_option
 from coremargin.data.sources.svmlight import SPARSE_BELOW
-from coremargin.data.sources.vocabulary import MISSING
 from coremargin.data.tables.arrow_arrays import (
     check_label,
     decode_dictionary,
@@ -43,9 +43,9 @@ from coremargin.formats.column_kinds import Categories, Column, Dates, Hashed, L
 from coremargin.formats.columns import ColumnsRecord, plain_columns
 
 if TYPE_CHECKING:
+    from coremargin.data.labels import LabelCoder
     from coremargin.data.sources.column_choice import ColumnChoice
     from coremargin.data.sources.options import SourceOptions
-    from coremargin.data.sources.vocabulary import Vocabulary
     from coremargin.data.tables.column_options import ColumnOptions
     from coremargin.data.tables.survey import Kind
     from coremargin.data.tables.table import Hint, OnRows, Table, TableBatch
@@ -162,7 +162,7 @@ class TableRows(RowSource):
         check_width(self.features, self.name)
         self.sparse = self._known.filled < SPARSE_BELOW
 
-    def batches(self, vocabulary: Vocabulary) -> Iterator[Batch]:
+    def batches(self, coder: LabelCoder) -> Iterator[Batch]:
         """A batch for each piece of the table; several are read and encoded at a time."""
         read = self._choice.read
         names = [f"{name!r}" for name in self._known.features]
@@ -184,7 +184,7 @@ class TableRows(RowSource):
             rows += batch.rows
             yield Batch(
                 rows=encoded,
-                codes=self._codes(batch, vocabulary),
+                codes=self._codes(batch, coder),
                 origin=batch.origin,
                 place=batch.place,
                 column=lambda feature: f"column {names[feature]}",
@@ -208,12 +208,12 @@ class TableRows(RowSource):
                 found[position] = kinds[type(column)]
         return found
 
-    def _codes(self, batch: TableBatch, vocabulary: Vocabulary) -> np.ndarray | None:
+    def _codes(self, batch: TableBatch, coder: LabelCoder) -> np.ndarray | None:
         if self._label is None:
             return None
         values = batch.columns[self._label]
         if not is_text(values.type):
-            return vocabulary.encode(label_values(values), batch.place)
+            return coder.encode_values(label_values(values), batch.place)
         # each label is encoded once, however many rows have it; dictionaries of files may hold one word twice, or none
         coded = self._table.types is None and is_coded(values.type)
         texts = values if coded else decode_dictionary(values).dictionary_encode()
@@ -228,9 +228,9 @@ class TableRows(RowSource):
         words = label_values(texts.dictionary)
         if self._table.types is None:
             missing = MISSING if self._form.keep_default_na else ("",)
-            table = [vocabulary.encode_text(word, place(at), missing) for at, word in enumerate(words.tolist())]
+            table = [coder.encode_text(word, place(at), missing) for at, word in enumerate(words.tolist())]
         else:
-            table = vocabulary.encode(words, place).tolist()
+            table = coder.encode_values(words, place).tolist()
         found: np.ndarray = np.array([*table, -1], dtype=np.int32)[codes]
         return found
 

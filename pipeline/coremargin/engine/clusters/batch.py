@@ -125,7 +125,7 @@ class JobArray:
             raise RunError("; ".join(failed))
 
     def resubmit(self) -> str:
-        """Submit it again when no worker is left: their walltime is over, or they were cancelled."""
+        """Submit the array again when no worker is left: their walltime is over, or they were cancelled."""
         try:
             self.cancel()  # parts that are still in the queue
         except RunError as error:

@@ -1,4 +1,4 @@
-"""From a cluster spec to an executor, and to the text that would be submitted."""
+"""Make the executor of a cluster spec, and the text that would be submitted."""
 
 from __future__ import annotations
 

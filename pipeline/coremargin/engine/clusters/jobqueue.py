@@ -165,7 +165,7 @@ class Job:
         self.status = Status.running  # also if it was not submitted: it is closed like the others
 
     async def close(self) -> None:
-        """Do nothing: all jobs are cancelled by one command, and none for the end of its worker."""
+        """Do nothing: one command cancels all jobs, and the end of a worker cancels none."""
         self.status = Status.closed
 
     def submit(self) -> str:
@@ -268,7 +268,7 @@ class Jobs:
         return f"submitted {self.description}"
 
     def resubmit(self) -> str:
-        """Submit them again when no worker is left: their walltime is over, or they were cancelled.
+        """Submit the jobs again when no worker is left: their walltime is over, or they were cancelled.
 
         Raises RunError if the queue accepts none of them.
         """

@@ -135,7 +135,7 @@ def start_pods(cluster: Kubernetes, stack: ExitStack) -> tuple[Client, list[Back
 
 
 def _forward(cluster: Kubernetes, stack: ExitStack) -> tuple[int, BackgroundProcess]:
-    """A local port forwarded to the scheduler's pod, and the process that forwards it; tried until the pod is there."""
+    """A local port forwarded to the scheduler's pod, and the process that forwards it; waits for the pod."""
     command = ["kubectl", "-n", cluster.namespace, "port-forward", f"service/{cluster.name}-scheduler", ":8786"]
     deadline = time.monotonic() + cluster.start_timeout
     while True:

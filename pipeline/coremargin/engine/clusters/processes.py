@@ -39,7 +39,7 @@ _GONE = re.compile(
 
 
 def uninterrupted(action: Callable[[], T]) -> T:
-    """Finish the action before a Ctrl-C takes effect: what half a command did elsewhere could not be undone."""
+    """Finish the action before a Ctrl-C takes effect: half a command on another host could not be undone."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(action).result()
 
@@ -160,7 +160,7 @@ class BackgroundProcess:
         return self._match
 
     def exit_message(self) -> str | None:
-        """How it ended, with the last line of its output; None while it runs."""
+        """How the process ended, with the last line of its output; None while it runs."""
         status = self._process.poll()
         if status is None:
             return None
@@ -172,7 +172,7 @@ class BackgroundProcess:
         return self._last or f"{self.name} printed nothing"
 
     def stop(self, grace_s: float) -> None:
-        """Wait ``grace_s`` for its end, then end it by signals."""
+        """Wait ``grace_s`` for the process to end, then end it by signals."""
         for wait_s, signal in ((grace_s, self._process.terminate), (_GRACE_S, self._process.kill)):
             try:
                 self._process.wait(wait_s)
@@ -184,7 +184,7 @@ class BackgroundProcess:
 
 
 def log_failure(action: Callable[[], object]) -> Callable[[], None]:
-    """The action for closing: a failure is logged and does not hide what ended the run."""
+    """The action for closing, with failures logged, so that they do not hide the error that ended the run."""
 
     def run() -> None:
         try:

@@ -1,4 +1,4 @@
-"""Where scans run: cluster specs (``cluster/*.toml``), and the choice when there is none.
+"""Cluster specs (``cluster/*.toml``), which define where scans run, and the default without one.
 
 ::
 
@@ -185,7 +185,7 @@ def check(cluster: ClusterSpec, where: str) -> ClusterSpec:
         loopback = isinstance(cluster, Address) and is_loopback(cluster.address)
         if not loopback and cluster.tls is None and not cluster.insecure:
             raise SpecError(
-                f"{where}: a scheduler beyond this machine without TLS: whoever reaches its port can run code on the "
+                f"{where}: a scheduler beyond this machine without TLS: anyone who reaches it can run code on the "
                 f"workers; give [tls] with ca, cert and key, or write insecure = true if the network is yours alone"
             )
         if cluster.tls is None and isinstance(cluster, Address) and cluster.address.startswith("tls://"):

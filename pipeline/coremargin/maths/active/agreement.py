@@ -1,4 +1,4 @@
-"""How much people agree beyond what chance would have them do: Cohen's kappa of two, Fleiss' of any number.
+"""Agreement of annotators beyond chance: Cohen's kappa for two, Fleiss' kappa for any number.
 
 Cohen 1960, A coefficient of agreement for nominal scales; Fleiss 1971, Measuring nominal scale agreement among many
 raters. Both are (observed - expected) / (1 - expected), with agreement expected by the shares of the labels: of each
@@ -12,7 +12,7 @@ from collections.abc import Hashable, Sequence
 
 
 def cohen_kappa(pairs: Sequence[tuple[Hashable, Hashable]]) -> float | None:
-    """Of what two people say of each row; None without rows, or where one label is all that either has said."""
+    """Cohen's kappa of pairs of labels; None without rows, or if both people used one and the same label only."""
     if not pairs:
         return None
     rows = len(pairs)
@@ -23,7 +23,7 @@ def cohen_kappa(pairs: Sequence[tuple[Hashable, Hashable]]) -> float | None:
 
 
 def fleiss_kappa(rows: Sequence[Sequence[Hashable]]) -> float | None:
-    """Of what people say of each row, as many of them of each, at least two; None where it is not defined.
+    """Fleiss' kappa of rows with the same number of labels, at least two each; None if it is undefined.
 
     Raises ValueError for rows of different numbers of answers.
     """

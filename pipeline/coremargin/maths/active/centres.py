@@ -1,4 +1,4 @@
-"""Centres of the version space by name, each as a hyperplane: what Algorithm 4 of Louche and Ralaivola 2015 asks by."""
+"""Centres of the version space by name, as hyperplanes: the queries of Algorithm 4 of Louche and Ralaivola 2015."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from coremargin.maths.rows import Rows
 
 CentreName = Literal["chebyshev", "ep", "hit-and-run", "billiard", "dikin", "perceptron"]
-#: A point (q,) of a version space, from a seed for those that draw.
+#: A point (q,) of a version space; the seed is for centres that use random numbers.
 Centre: TypeAlias = "Callable[[VersionSpace, int], Array]"
 
-#: Of the perceptron, for a centre: a version space that needs more is too thin for it.
+#: Most updates of the perceptron for a centre: a version space that needs more is too thin for it.
 UPDATES = 100_000
 
 CENTRES: Mapping[CentreName, Centre] = {
@@ -40,7 +40,7 @@ def centre_of(
     """w (d,), ||w|| = 1, and b: the centre of the version space of rows (m, d) with signs (m,), m at least 1.
 
     constant: a last entry of all rows, so that hyperplanes have an offset; 0: they go through the origin, as in the
-    paper. Raises ValueError where no hyperplane separates the rows, or by so little that the centre is not found.
+    paper. Raises ValueError if no hyperplane separates the rows, or if the margin is too small to find the centre.
     """
     space = VersionSpace.of(rows, signs, constant)
     w, b = space.up(CENTRES[name](space, seed))

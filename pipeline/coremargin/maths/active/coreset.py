@@ -1,8 +1,8 @@
-"""Figure 2 of Har-Peled, Roth, Zimak (2006) on rows in memory, in the paper's own names, and what streams need of it.
+"""Figure 2 of Har-Peled, Roth, Zimak (2006) on rows in memory, with the paper's names, and its formulas for streams.
 
-``problems/active`` is the first for a store, with resident rows, scans, and draws without replacement; a test holds
-both to the same questions where all rows are resident. Hypotheses go through the origin, as in the figure; rows with a
-last entry that is constant have an offset. The variant for streams is ``coremargin.active.StreamLearner``.
+``problems/active`` is the same algorithm for a store, with cached rows, scans, and draws without replacement; a test
+checks that both ask the same questions if all rows are cached. Hypotheses go through the origin, as in the figure; rows
+with a constant last entry have an offset. The variant for streams is ``coremargin.active.StreamLearner``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Learned:
-    """h (d,), of length 1; C: rows of the coreset, in order; asked: all labels asked for."""
+    """h (d,), of length 1; C: rows of the coreset, in order; asked: all queried rows."""
 
     h: Array
     C: list[int]
@@ -32,10 +32,10 @@ class Learned:
 
 
 def active_coreset_svm(U: Array, oracle: Callable[[int], int], epsilon: float, T: int, seed: int) -> Learned:
-    """ACTIVE CORESET SVM: of rows U (m, d) the one nearest to h is asked about while one is within (1 - epsilon) rho.
+    """ACTIVE CORESET SVM: of rows U (m, d), query the one nearest to h while one is within (1 - epsilon) rho.
 
-    Then VERIFY draws T rows; one that h has wrong joins C, with none it ends. The figure begins with C empty, for which
-    SVM(C) is nothing: here row 0 is asked about first.
+    Then VERIFY draws T rows. A row that h labels wrongly joins C; without one the algorithm ends. The figure begins
+    with an empty C, for which SVM(C) is undefined: here row 0 is queried first.
     """
     rng, y, C, asked = np.random.default_rng(seed), {0: oracle(0)}, [0], 1
     while True:
@@ -57,12 +57,13 @@ def active_coreset_svm(U: Array, oracle: Callable[[int], int], epsilon: float, T
             return Learned(h, C, asked)
 
 
-#: More draws than these nobody waits for.
+#: A limit that no stream reaches.
 MOST_DRAWS = 2**63
 
 
 def draws_of(attempt: int, error: float, delta: float) -> int:
-    """Rows of a stream that attempt 1, 2, ... has to last: what is wrong on a share ``error`` of them hardly does.
+    """The number of rows in the trial of attempt 1, 2, ...: a hypothesis with more errors than ``error`` rarely passes
+    it.
 
     ln(1 / delta_j) / error, with delta_j = delta / (j (j + 1)), as in Lemma 4.1: (1 - error)^that is at most delta_j.
     """
@@ -70,16 +71,17 @@ def draws_of(attempt: int, error: float, delta: float) -> int:
 
 
 def share_shown(rows: int, attempt: int, delta: float) -> float:
-    """The largest share that an event can have which attempt 1, 2, ... has not met in so many rows, but for delta_j.
+    """Upper bound, with confidence 1 - delta_j, on the share of an event that attempt 1, 2, ... has not met in ``rows``
+    rows.
 
-    Of rows that come independently of each other. It holds whenever one stops to look: a share p that is ruled out
-    after t rows, (1 - p)^t < delta_j, is from the first such t on.
+    Rows must be independent. The bound holds at any stopping time: a share p that is ruled out after t rows, (1 - p)^t
+    < delta_j, stays ruled out after more.
     """
     return 1.0 if rows == 0 else -math.expm1(math.log(share_of(delta, attempt)) / rows)
 
 
 def _svm(X: Array, y: NDArray[np.int8]) -> tuple[Array, float]:
-    """SVM(C), and its margin rho on C. Raises ValueError where no hyperplane through the origin separates the rows."""
+    """SVM(C), and its margin rho on C. Raises ValueError if no hyperplane through the origin separates the rows."""
     found = solve_pool(X, y, intercept=False)
     rho = float((y * (X @ found.w)).min())
     if found.status == "zero" or rho <= 0:

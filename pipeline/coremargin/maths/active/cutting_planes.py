@@ -1,8 +1,7 @@
 """Cutting planes on rows with labels: Louche and Ralaivola 2015, Algorithms 1 to 3.
 
-A point of the version space is searched for: the newest plane cuts the last query point off. Planes are rows, so that
-the rows that were picked are a compression set: the same centres and the same picks give the same answer from them
-alone (Proposition 1).
+The algorithms search a point of the version space: the newest plane cuts off the last query point. Planes are rows, so
+the picked rows are a compression set: with the same centres and picks, they alone give the same result (Proposition 1).
 """
 
 from __future__ import annotations
@@ -23,18 +22,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Trained:
-    """w (d,), not of unit length; updates: how many times a row was added to it."""
+    """w (d,), not of unit length; updates: number of updates."""
 
     w: Array
     updates: int
 
 
 def perceptron(z: Array, start: Array, most: int = 10_000_000) -> Trained:
-    """Rows z = y x (n, d), no further than ``most`` updates from w = start: until z.w > 0 for all of them.
+    """Perceptron updates from w = start until z.w > 0 for all rows z = y x (n, d).
 
-    Of the rows that it gets wrong the one with the least z.w is added, the first of equal ones, as in section 4.1. The
-    paper asks for z.w < 0: then w = 0, where Algorithm 3 starts, would never be left. Raises ValueError where so many
-    updates do not do.
+    Each update adds the row with the least z.w, the first of equal ones, as in section 4.1. The paper updates for z.w <
+    0: then w = 0, where Algorithm 3 starts, would never change. Raises ValueError if ``most`` updates are not enough.
     """
     w, products = start.astype(np.float64), z @ z.T if len(z) <= len(z.T) else None
     scores = z @ w
@@ -49,9 +47,9 @@ def perceptron(z: Array, start: Array, most: int = 10_000_000) -> Trained:
 
 #: A query point (d,) from the normals (t, d) of the planes so far.
 Query: TypeAlias = Callable[["Array"], "Array"]
-#: The normal (d,) of a plane that cuts a point (d,) off, and the row it is; nothing: the point is in the set.
+#: The row and normal (d,) of a plane that cuts off a point (d,); None: the point is in the set.
 Oracle: TypeAlias = Callable[["Array"], "tuple[int, Array] | None"]
-#: Which of the rows with scores (n,) of at most 0 is to cut.
+#: Picks the row to cut with, among those with scores (n,) of at most 0.
 Pick: TypeAlias = Callable[["Array"], int]
 
 
@@ -67,7 +65,7 @@ class Located:
 def localise(dimensions: int, query: Query, oracle: Oracle, most: int = 10_000) -> Located:
     """Algorithm 1, the set being a cone within the unit ball: all planes go through the origin, b_t = 0.
 
-    Raises ValueError where ``most`` planes do not do.
+    Raises ValueError if ``most`` planes are not enough.
     """
     normals, planes = np.zeros((0, dimensions)), list[int]()
     while len(planes) <= most:
@@ -81,16 +79,16 @@ def localise(dimensions: int, query: Query, oracle: Oracle, most: int = 10_000) 
 
 
 def cutting_planes(z: Array, query: Query, pick: Pick) -> Located:
-    """Algorithm 2: rows z = y x (n, d) cut as planes, until all have z.w > 0.
+    """Algorithm 2: cut with rows z = y x (n, d) as planes, until all have z.w > 0.
 
-    The ball alone has its centre 0 in the closed version space of (7); the planes of line 7 are open, and so is the
-    test here, so that 0 is cut off by any row.
+    The centre 0 of the ball is in the closed version space of (7). The planes of line 7 are open, and so is the test
+    here, so that any row cuts off 0.
     """
     return localise(z.shape[1], query, _rows_that_cut(z, pick))
 
 
 def perceptron_cutting_planes(z: Array, pick: Pick) -> Located:
-    """Algorithm 3: query points by a perceptron on the planes so far, each begun where the last one ended.
+    """Algorithm 3: query points by a perceptron on the planes so far, started at the last query point.
 
     Its updates are at most (R / gamma)^2 in all, where all z.w* >= gamma and ||z|| <= R (Novikoff): Proposition 2 with
     1 / gamma^2 is about rows of length 1, gamma being their margin; the radius of the largest ball inside the version
@@ -123,17 +121,17 @@ def _rows_that_cut(z: Array, pick: Pick) -> Oracle:
 
 
 def largest_error(scores: Array) -> int:
-    """The row with the least score: furthest on the wrong side, the first of equal ones."""
+    """The row with the least score, furthest on the wrong side; the first of equal ones."""
     return int(scores.argmin())
 
 
 def smallest_error(scores: Array) -> int:
-    """The row with the largest score of those that are wrong: the nearest to the plane."""
+    """The misclassified row with the largest score, nearest to the plane."""
     return int(np.where(scores <= 0, scores, -np.inf).argmax())
 
 
 def random_error(seed: int) -> Pick:
-    """Any of the rows that are wrong, as a generator of this seed has it."""
+    """A random misclassified row, from a generator with this seed."""
     rng = np.random.default_rng(seed)
 
     def pick(scores: Array) -> int:
@@ -150,7 +148,7 @@ Cuts = Literal["all", "errors"]
 
 @dataclass(frozen=True)
 class Asked:
-    """After an answer: the row asked about, its sign, and the centre (w, b) before it was known."""
+    """An answer: the queried row, its sign, and the centre (w, b) before the answer."""
 
     row: int
     sign: int
@@ -159,9 +157,9 @@ class Asked:
 
 
 def nearest(rows: Rows, w: Array, b: float, open_ones: NDArray[np.bool_], constant: float = 0.0) -> int:
-    """The row (of those open) whose plane passes nearest to the centre: least |w.x + b| / ||(x, constant)||.
+    """The open row whose plane passes nearest to the centre: least |w.x + b| / ||(x, constant)||.
 
-    The paper prints the least <g, x>, without the absolute value: that would be the row it is surest to be negative.
+    The paper prints the least <g, x>, without the absolute value: that would be the most certainly negative row.
     """
     sizes = np.sqrt(lengths(rows) ** 2 + constant**2)
     away = np.abs(np.asarray(rows @ w).ravel() + b) / np.where(sizes > 0, sizes, 1.0)
@@ -171,10 +169,10 @@ def nearest(rows: Rows, w: Array, b: float, open_ones: NDArray[np.bool_], consta
 def active_cutting_planes(
     rows: Rows, label: Callable[[int], int], centre: Centre, first: NDArray[np.integer], *, cuts: Cuts = "all"
 ) -> Iterator[Asked]:
-    """Algorithm 4: rows (n, d) are asked about one by one, for as long as the caller goes on and rows are left.
+    """Algorithm 4: query rows (n, d) one by one, as long as the caller iterates and rows are left.
 
-    label(row) is 1 or -1. first: rows asked about to begin with. cuts: whose planes cut; as printed only those of
-    answers that the centre had wrong ("errors"), with "all" every answer counts, as in Active-SVM.
+    label(row) is 1 or -1. first: rows to query first. cuts: "errors": only answers that the centre predicts wrongly
+    cut, as in the paper; "all": every answer cuts, as in Active-SVM.
     """
     open_ones = np.ones(rows.shape[0], bool)
     open_ones[first] = False

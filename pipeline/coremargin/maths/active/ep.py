@@ -1,8 +1,9 @@
 """The Bayes point by expectation propagation (Minka 2001, section 5: a step for each row, a normal prior).
 
-The prior N(0, I) is as round as the ball, so that within the planes both have their centre of gravity in the same
-direction; what is returned has the ball's length. Each row's step is replaced by a normal factor, refined in turn until
-none changes. It is an approximation: exact where the planes are orthogonal, some degrees off where they are not.
+The prior N(0, I) is rotationally symmetric like the ball, so that within the planes both have their centre of gravity
+in the same direction; the result is scaled to the length for the ball. Each row's step function is replaced by a normal
+factor, and factors are refined in turn until none changes. It is an approximation: exact for orthogonal planes, some
+degrees off for others.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ if TYPE_CHECKING:
     from coremargin.maths.active.version_space import VersionSpace
     from coremargin.maths.margin import Array
 
-#: Factors that change by less than this share are done; after so many rounds all are.
+#: Iterations end when all factors change by less than SETTLED, or after ROUNDS rounds.
 SETTLED, ROUNDS = 1e-5, 200
-#: No factor takes more away than leaves this share of a variance: rounding at very unlikely rows.
+#: A factor leaves at least this share of a variance, because of rounding at very unlikely rows.
 LEAST_VARIANCE = 1e-12
 
 
@@ -48,7 +49,7 @@ def expectation(planes: Array) -> tuple[Array, Array]:
             spread -= np.outer(along, along) * (more / (1.0 + more * variance))
             mean = mean + along * ((shift - shifts[k] - more * place) / (1.0 + more * variance))
             precisions[k], shifts[k] = precision, shift
-        spread = np.linalg.inv(np.eye(q) + (planes.T * precisions) @ planes)  # anew: the updates round
+        spread = np.linalg.inv(np.eye(q) + (planes.T * precisions) @ planes)  # without update errors
         mean = spread @ (planes.T @ shifts)
         if np.abs(precisions - before).max() <= SETTLED * precisions.max():
             break
@@ -56,7 +57,7 @@ def expectation(planes: Array) -> tuple[Array, Array]:
 
 
 def _factor(variance: float, place: float, precision: float, shift: float) -> tuple[float, float]:
-    """Precision and shift of a normal factor that stands for a step, from N(place, variance), which holds the old one.
+    """Precision and shift of the normal factor of a step function; N(place, variance) includes the old factor.
 
     Without the old factor the mean is c and the variance s; the part above 0 of that normal distribution has the mean
     c + sqrt(s) r and the variance s (1 - r (z + r)), z = c / sqrt(s), r = N(z) / Phi(z).

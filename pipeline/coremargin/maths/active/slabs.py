@@ -1,8 +1,8 @@
 """Two points and the slab between them (Har-Peled 2015, "A Simple Algorithm for Maximum Margin ... Revisited").
 
-slab(b, w) holds the points whose projection on the line through b and w lies strictly between the two; (1 - epsilon) of
-it is shrunk around its middle. A row inside is asked about; where none is, a counterexample is asked for. Either way
-one of the two points moves to the nearest point of the segment from it to the new row, and the slab becomes thinner.
+slab(b, w) is the set of points whose projection on the line through b and w lies strictly between the two; it is shrunk
+by (1 - epsilon) around its middle. The method queries a row inside or, if there is none, a counterexample. Then one of
+the two points moves to the nearest point of the segment from it to the new row, and the slab becomes thinner.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ UNSEPARATED = "expected rows that a slab separates within {} steps, found none t
 
 @dataclass
 class Slab:
-    """Of rows (n, d) with two of them to begin with, one of each class: weights (n,) of the two points.
+    """The slab between two points, each a convex combination of rows of one class with weights (n,), of rows (n, d).
 
-    The weights of each class sum to 1; black, white: the points, sums of rows of their class. steps: how many times one
-    of them moved; labelled, refuted: the rows that the labelling oracle and the counterexample oracle told.
+    The weights of each class sum to 1; black, white: the points. steps: number of moves; labelled, refuted: the rows
+    that the labelling oracle and the counterexample oracle returned.
     """
 
     rows: Array
@@ -38,23 +38,23 @@ class Slab:
 
     @classmethod
     def between(cls, rows: Array, black: int, white: int) -> Slab:
-        """Of two rows."""
+        """The slab between two rows."""
         weights = np.zeros(len(rows))
         weights[[black, white]] = 1.0
         return cls(rows, weights, rows[black].copy(), rows[white].copy(), 0, [], [])
 
     @property
     def width(self) -> float:
-        """The distance of the two points: the whole slab's width."""
+        """The distance of the two points."""
         return float(np.linalg.norm(self.black - self.white))
 
     def places(self) -> Array:
-        """Where rows (n,) lie: 1 at the black point, -1 at the white one, 0 in the middle."""
+        """Positions of rows (n,) across the slab: 1 at the black point, -1 at the white one, 0 in the middle."""
         across = self.black - self.white
         return np.asarray((self.rows - (self.black + self.white) / 2) @ across * 2.0 / float(across @ across))
 
     def move(self, row: int, sign: int, members: NDArray[np.bool_]) -> None:
-        """The point of the row's class goes to the point nearest to the other on the segment to the row.
+        """Move the point of the row's class to the point on the segment to the row that is nearest to the other point.
 
         members (n,): the rows of that class that have weight. The nearest point of the segment, not of its line: beyond
         the row the foot is no point of the hull, and its distance may be less than the margin. Where the row itself is
@@ -82,9 +82,9 @@ def slab_method(
 ) -> Slab:
     """Lemma 1.1: rows (n, d), of which one black (sign 1) and one white (-1) are known, and two oracles.
 
-    label(row) is a sign; counterexample(places) is a row on the wrong side of the middle (places as in ``Slab``, black
-    where they are above 0), None where there is none. Rows with a known label that come into the slab again are steps,
-    but no questions. Raises ValueError where ``most`` steps do not do.
+    label(row) is a sign; counterexample(places) is a row on the wrong side of the middle (places as in ``Slab``; above
+    0 is black), or None. Rows with a known label that are in the slab again cause steps, but no queries. Raises
+    ValueError if ``most`` steps are not enough.
     """
     slab = Slab.between(rows, black, white)
     signs = np.zeros(len(rows), np.int8)
@@ -111,13 +111,13 @@ def slab_method(
 def slab_of_labelled(
     rows: Array, signs: NDArray[np.integer], epsilon: float, start: Array | None = None, most: int = 10_000_000
 ) -> Slab:
-    """Remark A: the same where all labels (n,) are known: an epsilon-approximation of the largest margin.
+    """Remark A: the same with all labels (n,) known: an epsilon-approximation of the largest margin.
 
-    Of all rows the one that lies furthest into the slab, or beyond it, moves its point: those on the wrong side, which
-    the oracle would find, and those within are one case. start: weights (n,) to go on from, of both classes. Raises
-    ValueError where ``most`` steps do not do: rows whose hulls meet would have it go on for ever.
+    The row that lies furthest into the slab, or beyond it, moves its point; this covers rows on the wrong side, which
+    the oracle would find, and rows within. start: initial weights (n,) of both classes. Raises ValueError if ``most``
+    steps are not enough; without this limit, the method would not end on rows whose hulls meet.
     """
-    slab = _begun(rows, signs, start)
+    slab = _initial_slab(rows, signs, start)
     while slab.steps <= most and slab.width > 0.0:
         places = signs * slab.places()
         row = int(places.argmin())
@@ -127,7 +127,7 @@ def slab_of_labelled(
     raise ValueError(UNSEPARATED.format(most))
 
 
-def _begun(rows: Array, signs: NDArray[np.integer], start: Array | None) -> Slab:
+def _initial_slab(rows: Array, signs: NDArray[np.integer], start: Array | None) -> Slab:
     black, white = np.flatnonzero(signs > 0), np.flatnonzero(signs < 0)
     if start is None:
         return Slab.between(rows, int(black[0]), int(white[0]))

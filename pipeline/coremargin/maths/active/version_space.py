@@ -1,9 +1,9 @@
 """The version space of rows with labels, {v in the unit ball: y x.v >= 0 for each}, in the span of the rows.
 
-Louche and Ralaivola 2015, (1) and (5) to (7). Across the span of the rows it is as symmetric as the ball: no centre has
-a part there, so that all happens in at most as many dimensions as there are rows, however many features they have. The
-direction of a centre of gravity is the same in both: it is that of the mean of the unit vectors. Rows count by their
-directions only, as in the paper's Definition 2 and in Tong and Koller 2002, whose rows are of length 1.
+Louche and Ralaivola 2015, (1) and (5) to (7). Orthogonally to the span of the rows it is symmetric like the ball, so
+that all centres lie in the span: the dimension is at most the number of rows, for any number of features. The direction
+of the centre of gravity is that of the mean of the unit vectors. Only the directions of rows matter, as in the paper's
+Definition 2 and in Tong and Koller 2002, whose rows are of length 1.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from coremargin.maths.rows import Rows
     from coremargin.maths.span import Span
 
-#: Singular values below this share of the largest are rounding.
+#: Singular values below this share of the largest are rounding errors.
 VANISHED = 1e-10
 
 
@@ -32,7 +32,7 @@ VANISHED = 1e-10
 class VersionSpace:
     """planes (m, q): unit normals y x / ||x||, in coordinates of an orthonormal basis of their span.
 
-    basis (q, p): the basis in the coordinates of ``span``, which leads back to features and a constant.
+    basis (q, p): the basis in the coordinates of ``span``, which maps back to features and a constant.
     """
 
     planes: Array
@@ -41,9 +41,9 @@ class VersionSpace:
 
     @classmethod
     def of(cls, rows: Rows, signs: NDArray[np.integer], constant: float = 0.0) -> VersionSpace:
-        """Of rows (m, d), m at least 1, with signs (m,) in {-1, 1}; constant: a last entry of all rows, for an offset.
+        """The version space of rows (m, d), m at least 1, with signs (m,) in {-1, 1}.
 
-        Rows of length 0 say nothing, and are left out.
+        constant: a last entry of all rows, for an offset. Rows of length 0 are no constraint, and are dropped.
         """
         sizes = np.sqrt(lengths(rows) ** 2 + constant**2)
         span = span_of(rows, constant)
@@ -56,7 +56,7 @@ class VersionSpace:
 
     @property
     def dimensions(self) -> int:
-        """Of the span: q."""
+        """The dimension q of the span."""
         return len(self.basis)
 
     def up(self, centre: Array) -> tuple[Array, float]:
@@ -65,7 +65,7 @@ class VersionSpace:
         return full[:-1], float(full[-1]) * self.span.constant
 
     def chords(self, points: Array, directions: Array) -> tuple[Array, Array]:
-        """Where lines through points (k, q) leave the space: least and largest multiple (k,) of directions (k, q)."""
+        """Intersections of lines p + t d with the boundary: least and largest t (k,) for p, d (k, q)."""
         depths, slopes = points @ self.planes.T, directions @ self.planes.T
         with np.errstate(divide="ignore", invalid="ignore"):
             reached = -depths / slopes
@@ -76,7 +76,7 @@ class VersionSpace:
 
 
 def ball_chords(points: Array, directions: Array) -> tuple[Array, Array]:
-    """Where lines leave the unit ball: the roots (k,) of ||p + t d||^2 = 1."""
+    """Intersections of lines with the unit sphere: the roots (k,) of ||p + t d||^2 = 1."""
     a, b = (directions**2).sum(axis=1), (points * directions).sum(axis=1)
     c = np.minimum((points**2).sum(axis=1) - 1.0, 0.0)
     root = np.sqrt(b * b - a * c)
@@ -87,10 +87,10 @@ def chebyshev(space: VersionSpace) -> tuple[Array, float]:
     """Centre (q,) and radius of the largest ball inside.
 
     With ||v|| + r <= 1 and a.v >= r for all planes it is v = u / (1 + rho), r = rho / (1 + rho), where u is the unit
-    vector of the largest margin rho over the planes: the SVM through the origin, on rows of length 1. So the paper has
-    it ("w_SVM is a rescaled Chebyshev's center") and computes it, with libSVM; a linear program would only do for a
-    polytope in the place of the ball. Its Definition 2 prints the centre of the smallest ball *around* the set: the
-    words beside it, and all uses, mean the largest inside. Raises ValueError where the space has no inside.
+    vector of the largest margin rho over the planes: the SVM through the origin, on rows of length 1. The paper says
+    so, too ("w_SVM is a rescaled Chebyshev's center"), and computes it with libSVM; a linear program would need a
+    polytope in place of the ball. Its Definition 2 prints the centre of the smallest ball *around* the set, but its
+    text and all uses mean the largest one inside. Raises ValueError if the interior is empty.
     """
     ones = np.ones(len(space.planes), np.int8)
     found = solve_pool(space.planes, ones, intercept=False)

@@ -1,7 +1,7 @@
-"""Random walks through a version space whose points are spread evenly in the long run: their mean is its centre.
+"""Random walks through a version space with a uniform limit distribution: the mean of their points is its centre.
 
-Several walks go at once. All start at the analytic centre; walks of steps without a size of their own take it from the
-Dikin ellipsoid there, so that a thin cone is no worse than a round one. Same seed, same points.
+Several walks run in parallel, all from the analytic centre. Walks that need a step size or shape take it from the Dikin
+ellipsoid there, so that thin cones are no harder than round ones. The same seed gives the same points.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from coremargin.maths.active.version_space import VersionSpace
     from coremargin.maths.margin import Array
 
-# The logarithmic barrier of a version space: its analytic centre, and the ellipsoids (Dikin's) that its Hessian spans
+# The logarithmic barrier of a version space: its analytic centre, and the Dikin ellipsoids of its Hessian
 
 
-#: A Newton decrement below this ends the search: a tenth of a Dikin ellipsoid would do for a start.
+#: A Newton decrement below this ends the search; a tenth of a Dikin ellipsoid would be enough for a start.
 NEAR = 1e-9
 
 
@@ -39,7 +39,7 @@ def gradient(space: VersionSpace, point: Array) -> Array:
 
 
 def analytic_centre(space: VersionSpace, start: Array, steps: int = 100) -> Array:
-    """The point (q,) with the least barrier, by damped Newton steps from a point inside, none of which leaves it."""
+    """The point (q,) with the least barrier, by damped Newton steps from a point inside; all iterates stay inside."""
     point = start
     for _ in range(steps):
         slope, bend = gradient(space, point), hessians(space, point[None, :])[0]
@@ -51,18 +51,18 @@ def analytic_centre(space: VersionSpace, start: Array, steps: int = 100) -> Arra
     return point
 
 
-#: Walks at once.
+#: Number of parallel walks.
 WALKS = 32
-#: Of the steps of a walk, the first so many are on the way from the centre, and do not count.
+#: Share of the steps of a walk that are burn-in, and do not count.
 ON_THE_WAY = 0.2
-#: Of the Dikin walk: its steps have this length in the Dikin ellipsoid's metric.
+#: The length of steps of the Dikin walk, in the metric of the Dikin ellipsoid.
 DIKIN_RADIUS = 1.0
-#: What lies so near to a plane has been reached: a reflected point never counts as past it.
+#: Distance from a plane below which it counts as reached, so that a reflected point is never past it.
 TOUCH = 1e-12
 
 
 def steps_for(dimensions: int) -> int:
-    """Steps of each of the walks that bring the mean within some hundredths of the space's width."""
+    """Steps of each walk for a mean within some hundredths of the space's width."""
     return 100 + 20 * dimensions
 
 
@@ -110,9 +110,9 @@ def dikin_walk(space: VersionSpace, seed: int, steps: int | None = None, walks: 
 def billiard(space: VersionSpace, seed: int, steps: int | None = None, walks: int = WALKS) -> Array:
     """The gravity centre (q,) as the mean along the paths of balls that planes and sphere reflect (Ruján 1997).
 
-    A ball in a half ball keeps its angular momentum and never fills the space: so each gets a new direction after a
-    length drawn anew (Gryazina and Polyak 2014), which leaves the uniform distribution as it is. The space is stretched
-    first so that the Dikin ellipsoid of its analytic centre is a ball; gravity centres are stretched with it.
+    A ball in a half ball keeps its angular momentum and never fills the space. So each ball gets a new direction after
+    a random length (Gryazina and Polyak 2014), which preserves the uniform distribution. The space is first transformed
+    so that the Dikin ellipsoid of its analytic centre is a ball; centres of gravity are equivariant.
     """
     rng, events = np.random.default_rng(seed), 4 * (steps or steps_for(space.dimensions))
     points, factor = _start(space, walks)
@@ -144,7 +144,7 @@ class _Table:
         self.walls = walls / np.linalg.norm(walls, axis=1)[:, None]
 
     def next_wall(self, at: Array, courses: Array) -> tuple[Array, Array]:
-        """How far (k,) the next wall is from points (k, q), and the unit normals (k, q) there, pointing inside."""
+        """The distance (k,) to the next wall from points (k, q), and the unit normals (k, q) there, pointing inside."""
         depths, slopes = np.maximum(at @ self.walls.T, 0.0), courses @ self.walls.T
         with np.errstate(divide="ignore", invalid="ignore"):
             ways = np.where(slopes < -TOUCH, -depths / slopes, np.inf)
@@ -159,7 +159,7 @@ class _Table:
 
 
 def _start(space: VersionSpace, walks: int) -> tuple[Array, Array]:
-    """So many walks (k, q) at the analytic centre, and the Cholesky factor of the barrier's Hessian there."""
+    """The analytic centre as initial points (k, q), and the Cholesky factor of the barrier's Hessian there."""
     centre = analytic_centre(space, chebyshev(space)[0])
     factor = np.linalg.cholesky(hessians(space, centre[None, :])[0])
     return np.repeat(centre[None, :], walks, axis=0), factor

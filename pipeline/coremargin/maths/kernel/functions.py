@@ -150,7 +150,7 @@ class Kernel:
         return self.from_products(self.products(x, z, out), dtype)
 
     def products(self, x: Points, z: Points, out: Array | None = None) -> Array:
-        """What kernels that differ only in gamma share (n, m): x.z, or for rbf -||x - z||^2."""
+        """The common part (n, m) of kernels that differ only in gamma: x.z, or for rbf -||x - z||^2."""
         values = _products(x.rows, z.rows, out)
         if self.name == "rbf":
             with np.errstate(over="ignore", invalid="ignore", under="ignore"):

@@ -64,7 +64,7 @@ def no_draws_text(left: int) -> str:
 def evidence_pairs(evidence: Facts | None, *, unsure: int, left: int) -> Pairs:
     """What draws show: of all rows and, where that was asked for, of those of each class that is predicted.
 
-    left: rows without an answer that somebody could label.
+    left: rows without an answer that an annotator could label.
     """
     if evidence is None:
         pairs = [("labels", no_draws_text(left))]
@@ -80,9 +80,9 @@ def evidence_pairs(evidence: Facts | None, *, unsure: int, left: int) -> Pairs:
 
 
 def unsure_text(unsure: int) -> str:
-    """What is said of rows that nobody could label, for now or for ever."""
+    """What is said of rows that no annotator could label, for now or for ever."""
     one = unsure == 1
-    text = f"{count(unsure, 'row')} that nobody could label, or whose answer was taken back"
+    text = f"{count(unsure, 'row')} that no annotator could label, or whose answer was taken back"
     return f"{text}: nothing is claimed of {'it' if one else 'them'}"
 
 
@@ -171,7 +171,7 @@ TAKEN_OVER = {field.name: field.default for field in fields(ActiveJob) if field.
 
 
 def restart_command_with_loss(store: str, campaign: str, said: Mapping[str, Any], *, fewest: int) -> str:
-    """The command that goes on from answers which no hyperplane agrees with, asking for what was asked for.
+    """The command that continues from answers with which no hyperplane agrees, with the same parameters.
 
     said: parameters of the campaign. fewest: answers of the class that has the fewest.
     """

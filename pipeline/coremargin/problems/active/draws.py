@@ -142,7 +142,7 @@ class Order:
 REACH = 8
 #: Places of the order of draws that are looked at, at most: of what is rarer less is claimed.
 MOST_DRAWN = 4_000_000
-#: Rows that are looked up one by one, at most, for a draw that nobody could label; then another attempt begins.
+#: Rows that are looked up one by one, at most, for a draw that no annotator could label; then another attempt begins.
 MOST_LOOKED_UP = 2_048
 
 

@@ -15,12 +15,12 @@ from coremargin.problems.kind import Kind
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
-    from coremargin.models.active import ActiveModel
+    from coremargin.models.model import Model
     from coremargin.problems.active.problem import ActiveMargin
     from coremargin.problems.kind import Outcome
 
 
-class ActiveKind(Kind[ActiveJob, "ActiveMargin", "ActiveModel"]):
+class ActiveKind(Kind[ActiveJob, "ActiveMargin", "Model"]):
     """Few answers, a margin, and how many rows can be labelled wrongly."""
 
     name = "active"
@@ -38,11 +38,9 @@ class ActiveKind(Kind[ActiveJob, "ActiveMargin", "ActiveModel"]):
 
         return problem_of(job, source)
 
-    def model(self, job: ActiveJob, problem: ActiveMargin, state: Any) -> ActiveModel:
+    def model(self, job: ActiveJob, problem: ActiveMargin, state: Any) -> Model:
         """Refused: labels are known to a campaign."""
-        raise UsageError(
-            f"{job.out}: its answers are in the log of a campaign; `coremargin active run` goes on with one"
-        )
+        raise UsageError(f"{job.out}: its answers are in the log of a campaign; `coremargin active run` continues one")
 
     def facts(self, problem: ActiveMargin, state: Any) -> dict[str, Any]:
         """Why it ended."""
@@ -50,7 +48,7 @@ class ActiveKind(Kind[ActiveJob, "ActiveMargin", "ActiveModel"]):
 
         return {"reason": REASONS[state.status]}
 
-    def summary(self, model: ActiveModel, run: Mapping[str, Any]) -> dict[str, Any]:
+    def summary(self, model: Model, run: Mapping[str, Any]) -> dict[str, Any]:
         """Both bounds, and what the draws show."""
         evidence = model.evidence or {}
         known = {key: evidence.get(key) for key in ("draws", "wrong", "error_bound")}
@@ -67,9 +65,9 @@ class ActiveKind(Kind[ActiveJob, "ActiveMargin", "ActiveModel"]):
 
     def driver_memory(self, outcome: Outcome) -> tuple[str, str]:
         """The rows from which questions are chosen."""
-        return "pool", f"{outcome.run['pool_rows']:,} rows, from which questions are chosen"
+        return "rows", f"{outcome.run['pool_rows']:,} rows, from which questions are chosen"
 
-    def describe(self, path: Path, model: ActiveModel, made: Sequence[tuple[str, str]]) -> list[str]:
+    def describe(self, path: Path, model: Model, made: Sequence[tuple[str, str]]) -> list[str]:
         """Classes, margin, evidence."""
         return messages.describe_model(path, model, [*made, *_check(path)], _claims(model))
 

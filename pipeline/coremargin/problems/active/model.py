@@ -7,24 +7,22 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from coremargin.data.mapped import as_kept, map_arrays
-from coremargin.data.scaled import scaling_of
-from coremargin.models.active import ActiveModel
+from coremargin.data.mapped import as_kept
+from coremargin.models.model import Model
 from coremargin.problems.active.state import Draws
-from coremargin.problems.common.model import record_of
+from coremargin.problems.common.model import record_of, transform_arrays
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from coremargin.models.active_classes import ActiveClassesModel
     from coremargin.problems.active.problem import ActiveMargin
     from coremargin.problems.active.state import ActiveState, Answered
 
 Ended = Literal["certified", "not_separable", "stopped"]
-#: How a state ended, as models say it; one that goes on is stopped in a model.
+#: How a state ended, in models; an unfinished one is stopped in a model.
 ENDED: dict[str, Ended] = {"certified": "certified", "contradiction": "not_separable"}
 REASONS = {
-    "running": "it goes on",
+    "running": "it is not finished",
     "stalled": "float64 cannot tell the remaining rows apart",
     "contradiction": "the answers contradict each other, or no hyperplane can tell the classes apart",
     "certified": "certified",
@@ -83,7 +81,7 @@ def _as_asked(problem: ActiveMargin, state: ActiveState) -> bool:
 
 
 def reason_of(problem: ActiveMargin, state: ActiveState, found: Found) -> str:
-    """Why it ended, or goes on, for people."""
+    """Why it ended, or is not finished, for people."""
     soft = problem.loss is not None
     if state.status == "certified" and found.status != "certified":
         shown = "draws show what was asked for" if soft else "all draws were right"
@@ -98,8 +96,8 @@ def reason_of(problem: ActiveMargin, state: ActiveState, found: Found) -> str:
         parts = problem.trials.parts(state.scanned.sides, state.draws, state.attempt)
         least = sum(part["error_least"] for part in parts)
         if any(part["error_least"] > problem.error * part["population"] for part in parts):
-            return f"it goes on, and yet at least {least:,} rows are labelled otherwise than asked for: too many"
-        return "it goes on: the last trial did not show what was asked for"
+            return f"it is not finished, but at least {least:,} rows are labelled otherwise, too many for this error"
+        return "it is not finished: the last trial did not show what was asked for"
     return REASONS[state.status]
 
 
@@ -121,7 +119,7 @@ def evidence_of(problem: ActiveMargin, state: ActiveState, classes: Sequence[Any
 
 def model_of(
     problem: ActiveMargin, state: ActiveState, classes: Sequence[Any], parameters: Mapping[str, Any], log: str | None
-) -> ActiveModel | ActiveClassesModel:
+) -> Model:
     """The model; classes: those that there are, of two (negative, positive).
 
     log: hash of the last line that the state knows, None without one.
@@ -142,23 +140,14 @@ def model_of(
     kind = "active_classes" if several else "active"
     record = record_of(problem.source, (), found, kind, parameters, len(core), evidence=evidence, **about)
     record["classes"] = list(classes)
-    scaling, hypothesis = scaling_of(problem.source), state.hypothesis
-    shared: dict[str, Any] = {
-        "record": record,
-        "coreset_ids": core.ids,
-        "coreset_x": as_kept(problem.source, core.ids, core.rows),
-        "extra": {**arrays, **map_arrays(problem.source)},
-        "shift": None if scaling is None else scaling.shift,
-        "factor": None if scaling is None else scaling.factor,
-    }
+    hypothesis = state.hypothesis
+    arrays |= {"coreset_ids": core.ids, **transform_arrays(problem.source)}
     if several:
-        from coremargin.models.active_classes import ActiveClassesModel
-
         planes = np.column_stack([hypothesis.w, hypothesis.b])
-        return ActiveClassesModel(hypothesis=planes, duals=core.weights, coreset_classes=core.codes, **shared)
-    return ActiveModel(
-        w=hypothesis.w[0], b=float(hypothesis.b[0]), alpha=core.weights[:, 0], coreset_y=core.signs(0), **shared
-    )
+        arrays |= {"hypothesis": planes, "duals": core.weights, "coreset_classes": core.codes}
+    else:
+        arrays |= {"w": hypothesis.w[0], "b": hypothesis.b[:1], "alpha": core.weights[:, 0], "coreset_y": core.signs(0)}
+    return Model(record, arrays, as_kept(problem.source, core.ids, core.rows))
 
 
 def _members(found: Found, classes: Sequence[Any]) -> list[dict[str, Any]]:

@@ -55,8 +55,8 @@ class SlabSummary:
         """The identity of ``merge``."""
         none, rows = np.zeros(0, np.int64), maths_rows.nothing(features, dtype, sparse=sparse)
         sides, counts = np.zeros(0, np.int32), np.zeros(max(2, planes) + 1, np.int64)
-        far, nobody = np.full(planes, np.inf), np.full(planes, NO_ROW)
-        return cls(far, nobody, np.array([NO_ROW]), counts, none, rows, none, sides, none, rows)
+        far, no_rows = np.full(planes, np.inf), np.full(planes, NO_ROW)
+        return cls(far, no_rows, np.array([NO_ROW]), counts, none, rows, none, sides, none, rows)
 
     def merge(self, later: SlabSummary) -> SlabSummary:
         """This summary and that of later blocks; ties go to the smaller row id."""

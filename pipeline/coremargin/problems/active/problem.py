@@ -199,7 +199,7 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
         check_scale(self.source)
 
     def start(self, unsure: NDArray[np.int64] | None = None) -> ActiveState:
-        """No row is answered; some rows of the sample are in memory. unsure: rows that nobody can label."""
+        """No row is answered; some rows of the sample are in memory. unsure: rows that no annotator can label."""
         self.check()
         source, chunks = self.source, self.sample_chunks
         resident = sample_rows(source, chunks, self.resident_rows)
@@ -307,7 +307,7 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
     def end_attempt(self, state: ActiveState) -> ActiveState:
         """The state without the current attempt: answered draws become ordinary answers, others may be drawn again.
 
-        Its number is spent as soon as there are draws: somebody may have seen them, and what they show.
+        Its number is spent as soon as there are draws: an annotator may have seen them.
         """
         draws, spent = state.draws, bool(len(state.draws))
         empty = replace(state, draws=Draws.empty(), attempt=state.attempt + spent, reach=0)
@@ -343,7 +343,7 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
         return self._choose_question(self.solve(self.end_attempt(state)))
 
     def exclude(self, state: ActiveState, row: int) -> ActiveState:
-        """Exclude a row that nobody can label: it is not asked about, drawn or counted any more."""
+        """Exclude a row that no annotator can label: it is not asked about, drawn or counted any more."""
         if row in state.known or row in state.draws.ids[state.draws.is_answered]:
             return state
         side, counts = self.sides_of(state, [row])[0], has_weight(self.source, np.array([row]))[0]

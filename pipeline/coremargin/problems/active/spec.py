@@ -82,7 +82,7 @@ class ActiveJob(TrainJob, tag_field="job", tag="active", frozen=True, kw_only=Tr
         super().__post_init__()
         for name, nothing in (("max_scans", None), ("time_limit", None), ("sample", 0.04)):
             if getattr(self, name) != nothing:
-                raise ValueError(f"{name}: a campaign has none: interrupt it, and go on with it later; leave it out")
+                raise ValueError(f"{name}: a campaign has none: interrupt it and continue later; leave it out")
         if self.keep_for_retraining is not None:
             raise ValueError("keep_for_retraining: the models of campaigns are not retrained; leave it out")
         for name in ("error", "confidence"):

@@ -171,7 +171,7 @@ class Scanned:
 class ActiveState:
     """Between two questions, or two scans.
 
-    answered: the rows with labels, with their dual weights; unsure (u,): rows that nobody can label, by their ids;
+    answered: the rows with labels, with their dual weights; unsure (u,): ids of rows that no annotator can label;
     resident: rows without either, near the hyperplanes as far as is known. hypothesis: the newest; lower (k,), upper
     (k,): its bounds, as ``Fitted`` has them, and failed: the hyperplane that cannot be, -1 where all can. wanted (q,):
     rows whose labels are asked for, the most wanted first. attempt: the number of the draws that come next, or are on

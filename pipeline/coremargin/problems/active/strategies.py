@@ -49,7 +49,7 @@ class Asking:
 
     @property
     def chance(self) -> np.random.Generator:
-        """The same numbers for the same seed and as many answers, whoever asks."""
+        """The same numbers for the same seed and number of answers."""
         return np.random.default_rng([self.seed, len(self.answered)])
 
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta
 
-from coremargin.formats.outlier_counts import outlier_counts
 from coremargin.problems.common import messages
 from coremargin.problems.common.one_model import OneModel
-from coremargin.problems.common.result import STOPPED
 from coremargin.problems.job import TrainJob
+from coremargin.problems.one_class.messages import Bounds, describe_distances, describe_enclosed
 from coremargin.problems.outliers.kind import parse_outliers
 from coremargin.report.numbers import NO_BREAK, percent_up, plain_bounds, relative_gap
 
@@ -53,6 +51,8 @@ class BallJob(TrainJob, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         """Refuse several numbers of outliers. Raises ValueError."""
         super().__post_init__()
+        from coremargin.formats.outliers import outlier_counts
+
         if self.outliers is not None and len(outlier_counts(self.outliers)) > 1:
             raise ValueError(
                 f"outliers: expected one number, found {self.outliers!r}: a ball leaves out one number of rows"
@@ -65,23 +65,12 @@ class BallJob(TrainJob, frozen=True, kw_only=True):
         return {**super().parameters(), "one_class": self.one_class, **only, **outliers}
 
 
-@dataclass(frozen=True)
-class Radius:
-    """Bounds of a radius, as records have them."""
-
-    status: str
-    reason: str
-    lower: float | None
-    upper: float
-    kind: str = "radius"
-
-
 class RadiusClaims(messages.Claims):
     """A radius, which is minimised."""
 
     def verdict(self, outcome: Outcome, model: Single, epsilon: float, thing: str) -> list[str]:
         """What is proven of the radius."""
-        claims, rows = model.certificate, rows_of(model)
+        claims, rows = model.certificate, describe_rows(model, outcome.run)
         lower, upper = plain_bounds(claims.lower, claims.upper)
         if model.status == "certified" and claims.upper == 0:
             return [f"certified: {rows} are equal; the smallest ball around them has radius 0."]
@@ -91,15 +80,12 @@ class RadiusClaims(messages.Claims):
                 f"certified: {rows} lie within {upper} of the centre;",
                 f"no ball that contains them has a radius below {lower}: this one is within {gap} of the smallest.",
             ]
-        return [
-            f"stopped before the proof was complete: {outcome.run['reason']};",
-            f"{rows} lie within {upper} of the centre, no ball has a radius below {lower or 0}, epsilon {epsilon}.",
-        ]
+        known = f"{rows} lie within {upper} of the centre, no ball has a radius below {lower or 0}"
+        return messages.describe_stop(outcome, known, epsilon)
 
     def driver_memory(self, outcome: Outcome, model: Single) -> tuple[str, str]:
         """The working set."""
-        carry = model.certificate.coreset_rows
-        return "pool", f"{outcome.run['pool_rows']:,} rows in memory; the proof rests on the coreset, {carry:,} of them"
+        return messages.describe_working_set(outcome, model)
 
     def describe(self, model: Single, rows: str) -> Pairs:
         """Both bounds, with every digit."""
@@ -121,6 +107,7 @@ class BallKind(OneModel[BallJob, "EnclosingBall", "BallModel"]):
     selected_by = 'give one_class "ball"'
     thing = "ball"
     labelled = False
+    ratio_name = "ratio of radii"
 
     def matches(self, options: Mapping[str, Any]) -> bool:
         """By the option; a kind of another shape comes before this one, and matches its own word."""
@@ -138,32 +125,30 @@ class BallKind(OneModel[BallJob, "EnclosingBall", "BallModel"]):
         from coremargin.models.ball import BallModel
         from coremargin.problems.common.map_rounding import widen_margin_bounds
         from coremargin.problems.common.model import record_of, transform_arrays
+        from coremargin.problems.common.result import STOPPED
 
         source, support = problem.source, state.support
         found = widen_margin_bounds(
-            Radius(
+            Bounds(
                 status="stopped" if state.status in STOPPED else state.status,
                 reason="",
                 lower=state.lower if len(support) or state.status == "certified" else None,
                 upper=state.upper,
+                kind="radius",
             ),
             source,
             problem.epsilon,
         )
-        only = {} if problem.code is None else {"only": source.classes[problem.code]}
+        only = {} if problem.only is None else {"only": source.classes[problem.enclosed.code]}
         record = record_of(source, None, found, self.name, job.parameters(), len(support), **only)
         if found.lower == found.upper:  # a ratio of zeros, too, if all rows are equal
             record["certificate"]["ratio"] = 1.0
-        transform, proof = transform_arrays(source), {} if state.proof is None else state.proof.to_arrays("proof")
-        return BallModel(
-            record,
-            centre=state.best,
-            alpha=support.weights,
-            coreset_ids=support.ids,
-            coreset_x=as_kept(source, support.ids, support.rows),
-            outlier_ids=None if job.outliers is None else problem.outlier_ids(state),
-            **transform | {"extra": {**proof, **transform["extra"]}},
-        )
+        numbers = {"centre": state.best, "alpha": support.weights, "coreset_ids": support.ids}
+        if job.outliers is not None:
+            numbers["outliers_ids"] = problem.outlier_ids(state)
+        proof = {} if state.proof is None else state.proof.to_arrays("proof")
+        rows = as_kept(source, support.ids, support.rows)
+        return BallModel(record, {**numbers, **proof, **transform_arrays(source)}, rows)
 
     def claims(self, model: BallModel) -> RadiusClaims:
         """A radius."""
@@ -171,19 +156,15 @@ class BallKind(OneModel[BallJob, "EnclosingBall", "BallModel"]):
 
     def facts(self, problem: EnclosingBall, state: BallState) -> dict[str, Any]:
         """Why the run ended, and the histogram of distances."""
-        histogram = state.histogram
-        return {
-            "reason": STOPPED.get(state.status, state.status),
-            "distances": {
-                "high": state.high,
-                "rows": histogram.tolist(),
-                "centre": "stages" if state.in_stages else "final",
-            },
-        }
+        from coremargin.problems.common.result import STOPPED
+
+        centre = "stages" if state.in_stages else "final"
+        reason = {"reason": STOPPED.get(state.status, state.status)}
+        return reason | describe_distances(problem.enclosed, state, centre)
 
     def rows_meant(self, model: BallModel) -> str:
         """All rows, or those of a class."""
-        return rows_of(model)
+        return describe_rows(model)
 
     def report(self, folder: Path, name: str) -> str:
         """The HTML page of a model."""
@@ -192,9 +173,9 @@ class BallKind(OneModel[BallJob, "EnclosingBall", "BallModel"]):
         return report.page_of(folder, name)
 
 
-def rows_of(model: Any) -> str:
-    """Which rows a ball is about, for people."""
-    whose = f"all {model.rows:,} rows" if model.only is None else f"all rows of class {model.only!r}"
+def describe_rows(model: Any, run: Mapping[str, Any] | None = None) -> str:
+    """Which rows a ball is about, for people; run: as in ``describe_enclosed``."""
+    whose = describe_enclosed(model, run)
     return whose if model.outlier_ids is None else f"{whose} but {len(model.outlier_ids):,}"
 
 

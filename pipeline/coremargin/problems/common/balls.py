@@ -1,4 +1,4 @@
-"""Balls that contain the rows of each chunk; ingest has written down their centres and radii."""
+"""Balls that contain the rows of each chunk; ingest has stored their centres and radii."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Array = NDArray[np.float64]
 
 #: Centres are loaded in slabs of about this size: a store of terabytes has a hundred thousand chunks.
 SLAB_BYTES = 32 << 20
-#: Centres of sparse chunks are read where they are at most this share of the store's bytes.
+#: Centres of sparse chunks are used if they take at most this share of the store's bytes.
 CENTRES_SHARE = 0.1
 
 

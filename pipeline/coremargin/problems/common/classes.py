@@ -1,4 +1,4 @@
-"""The classes of a store and their weights, and what is refused before a row is read.
+"""The classes of a store and their weights, and checks that need no rows.
 
 Rows without label or of weight 0 do not count.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 SCALES = (1e-130, 1e130)
 
 
-# Which classes there are
+# The classes
 
 
 def two_classes(source: Source, *, one_vs_rest: bool = True) -> tuple[int, int]:
@@ -106,9 +106,9 @@ def zero_weight_error(source: Source, code: int) -> LabelError:
 
 
 def check_class_weights(source: Source) -> None:
-    """Refuse a class whose rows all have weight 0. Raises LabelError.
+    """Raise LabelError for a class whose rows all have weight 0.
 
-    Labels and weights are read as far as the first row of each class with a weight above 0.
+    Labels and weights are read up to the first row of each class with a weight above 0.
     """
     if source.weights(0) is None:
         return
@@ -155,7 +155,7 @@ def c_per_class(
     """c (K,) of a row of weight 1 of each class; totals (K,): sums of the sample weights of the classes.
 
     "balanced" is C n / (K n_class), as in scikit-learn. Two numbers are factors of the negative and of the positive
-    class, which stands first here.
+    class; the result has the positive class first.
     """
     if class_weight is None:
         return np.full(len(totals), cost)
@@ -194,7 +194,7 @@ def held_out_views(source: Source, codes: Sequence[int], folds: int, seed: int) 
 def check_scale(
     source: Source, class_c: NDArray[np.float64] | None = None, totals: NDArray[np.float64] | None = None
 ) -> None:
-    """Refuse what would under- or overflow in float64, so that no bound could be trusted.
+    """Check that nothing under- or overflows in float64, as no bound could then be trusted.
 
     With a loss: class_c (k,), C of a row of weight 1, and the sums of weights ``totals`` (k,) of the classes. Raises
     BadRow (squares of all rows), UsageError (C of all rows of a class).

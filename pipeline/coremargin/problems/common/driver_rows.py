@@ -1,7 +1,6 @@
-"""Rows in the driver's memory, with what is known of each: labels, dual weights or sample weights.
+"""Rows in the driver's memory, with labels, dual weights or sample weights.
 
-A class that extends ``DriverRows`` adds arrays with one entry for each row; taking, joining and storing rows treats all
-of them alike.
+A subclass of ``DriverRows`` adds arrays with one entry for each row; all methods apply to these arrays, too.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ Classes = NDArray[np.int32]
 class DriverRows:
     """ids (m,) int64 and rows (m, d), dense or sparse."""
 
-    #: What the rows are called among the arrays of a checkpoint.
+    #: The name of the rows among the arrays of a checkpoint.
     ROWS: ClassVar[str] = "rows"
 
     ids: NDArray[np.int64]
@@ -124,7 +123,7 @@ class WorkingSet(SignedRows):
         return np.flatnonzero(self.weights > 0)
 
     def add(self, coming: SentRows) -> WorkingSet:
-        """With these rows at weight zero; rows that are here already are skipped."""
+        """Add these rows with weight zero, except those that are in the working set already."""
         fresh = coming.where(~isin_ids(coming.ids, self.ids))
         if not len(fresh) and len(self):
             return self
@@ -156,7 +155,7 @@ class ClassRows(DriverRows):
         return cls(none, rows, none.astype(np.int32), np.zeros(0))
 
     def bare(self) -> ClassRows:
-        """Without the rows themselves."""
+        """The same with empty rows (m, 0)."""
         return replace(self, rows=np.zeros((len(self), 0)))
 
     def exact(self) -> ClassRows:
@@ -164,7 +163,7 @@ class ClassRows(DriverRows):
         return replace(self, rows=row_ops.as_float64(self.rows))
 
     def ready(self) -> ClassRows:
-        """For many products: sparse rows in float64, which saves a copy each time; dense rows as they are."""
+        """Prepared for many products: sparse rows in float64, which saves a copy each time; dense rows unchanged."""
         return self.exact() if row_ops.is_sparse(self.rows) else self
 
 
@@ -193,7 +192,12 @@ def thin_by_class(classes: Classes, most: int) -> NDArray[np.intp]:
     return np.sort(np.concatenate(kept)) if kept else np.zeros(0, np.intp)
 
 
-def confusion_counts(classes: Classes, predicted: NDArray[np.intp], size: int) -> NDArray[np.int64]:
+def predicted_classes(values: Array) -> NDArray[np.intp]:
+    """The class (n,) with the largest decision value (n, k), the first of equal ones; of one value its side."""
+    return np.asarray((values[:, 0] > 0) if values.shape[1] == 1 else values.argmax(axis=1), np.intp)
+
+
+def confusion_counts(classes: NDArray[np.integer[Any]], predicted: NDArray[np.intp], size: int) -> NDArray[np.int64]:
     """Rows of class i that are predicted as class j (K, K)."""
     cell = classes.astype(np.int64) * size + predicted
     return np.bincount(cell, minlength=size * size).reshape(size, size)
@@ -206,3 +210,11 @@ def isin_ids(ids: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.bo
     ordered = np.sort(others)
     place = np.minimum(np.searchsorted(ordered, ids), len(ordered) - 1)
     return np.asarray(ordered[place] == ids)
+
+
+def ids_in_chunks(ids: NDArray[np.int64], chunks: Sequence[int], chunk_rows: int) -> NDArray[np.int64]:
+    """Those of increasing ids (m,) whose rows are in ``chunks``, increasing, of so many rows each."""
+    numbers = np.array(chunks)
+    first = np.searchsorted(ids, numbers * chunk_rows)
+    stop = np.searchsorted(ids, (numbers + 1) * chunk_rows)
+    return np.concatenate([ids[:0], *(ids[a:b] for a, b in zip(first.tolist(), stop.tolist(), strict=True) if a < b)])

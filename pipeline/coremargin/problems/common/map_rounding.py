@@ -1,4 +1,4 @@
-"""Bounds of mapped rows, widened by what rounding may move a mapped row by.
+"""Widen bounds about mapped rows by the rounding error of the map.
 
 Solvers bound a problem about rows as float64 maps them; a claim is about the exact rows of the map. If each row is
 within m of its exact one (``FeatureMap.moves``), a margin differs by at most 1.5 m, of two classes or of several. Let U
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound=Any)
 J = TypeVar("J", bound="TrainJob")
 
-#: Share of epsilon that is reserved for the rounding of a map.
+#: Share of epsilon that is reserved for the rounding error of a map.
 RESERVED = 0.02
 _SPREAD = 1.5
 _REASON = "rounding of the map leaves open what was asked for; take fewer components or a larger epsilon"
 
 
 def reserve_for_rounding(job: J) -> J:
-    """The job as it is solved: of mapped rows to a little less than epsilon."""
+    """The job to solve: for mapped rows, with a slightly smaller epsilon."""
     return job if job.asked_map is None else msgspec.structs.replace(job, epsilon=job.epsilon * (1.0 - RESERVED))
 
 
@@ -48,14 +48,14 @@ def requested_epsilon(source: Source, epsilon: float) -> float:
 
 
 def margin_rounding(source: Source) -> float:
-    """What a margin of a source's rows may be off by; 0 for rows that are not mapped."""
+    """Bound on the error of a margin by rounding of the map; 0 without a map."""
     return _SPREAD * moves_of(source)
 
 
 def value_rounding(source: Source, value: float, lost: Callable[[float, float], float]) -> tuple[float, float]:
-    """What the lower and the upper bound of a value may be off by; both 0 for rows that are not mapped.
+    """Bounds on the errors of the lower and the upper bound of a value by rounding of the map; both 0 without a map.
 
-    lost(margin, value): what a value loses by an error of each margin.
+    lost(margin, value): the change of a value by an error of each margin.
     """
     moves = moves_of(source)
     if not moves or not math.isfinite(value):
@@ -66,21 +66,22 @@ def value_rounding(source: Source, value: float, lost: Callable[[float, float], 
 
 
 def widen_margin_bounds(found: R, source: Source, epsilon: float) -> R:
-    """A result about margins of a source's rows, as it is claimed; epsilon: that of the problem."""
+    """The claimed result about margins of a source's rows; epsilon: that of the problem."""
     moves = margin_rounding(source)
-    return _widened(found, source, moves, moves, epsilon) if moves else found
+    return widen_bounds(found, source, moves, moves, epsilon) if moves else found
 
 
 def widen_value_bounds(found: R, source: Source, epsilon: float, lost: Callable[[float, float], float]) -> R:
-    """A result about a value of a source's rows, as it is claimed; lost: as in ``value_rounding``."""
+    """The claimed result about a value of a source's rows; lost: as in ``value_rounding``."""
     value = found.upper
     if value is None or not any(moves := value_rounding(source, value, lost)):
         return found
-    widened = _widened(found, source, *moves, epsilon)
+    widened = widen_bounds(found, source, *moves, epsilon)
     return widened if widened.lower is None else replace(widened, lower=max(0.0, widened.lower))  # no value is below 0
 
 
-def _widened(found: R, source: Source, below: float, above: float, epsilon: float) -> R:
+def widen_bounds(found: R, source: Source, below: float, above: float, epsilon: float) -> R:
+    """A result with its lower bound lowered by ``below`` and its upper one raised by ``above``, as it is claimed."""
     lower = None if found.lower is None else found.lower - below
     upper = None if found.upper is None else found.upper + above
     bounds = -math.inf if lower is None else lower, math.inf if upper is None else upper

@@ -1,4 +1,4 @@
-"""What is reported of models with one certificate: a margin, or the value of an objective."""
+"""Messages about models with one certificate: of a margin, or of the value of an objective."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def describe_ratio(model: Single) -> tuple[str, str]:
 
 
 def describe_coreset(model: Single) -> tuple[str, str]:
-    """How many rows carry the proof, and what they are."""
+    """The number of rows in the coreset, with an explanation."""
     claims = model.certificate
     return "coreset", f"{claims.coreset_rows:,} {explain_coreset(value=claims.is_value)}"
 
@@ -97,24 +97,38 @@ def format_exact(value: float | None) -> str:
     return "nothing" if value is None else repr(value)
 
 
+def describe_stop(outcome: Outcome, known: str, epsilon: float) -> list[str]:
+    """The reason why a run ended without a proof, and the bounds that it has proven."""
+    return [
+        f"stopped before the proof was complete: {outcome.run['reason']};",
+        f"{known}, epsilon asked for {epsilon}.",
+    ]
+
+
+def describe_working_set(outcome: Outcome, model: Single) -> tuple[str, str]:
+    """The rows in the driver's memory, if the proof rests on some of them."""
+    carry = model.certificate.coreset_rows
+    return "rows", f"{outcome.run['pool_rows']:,} rows in memory; the proof rests on the coreset, {carry:,} of them"
+
+
 class Claims(Protocol):
-    """How the claims of one certificate are reported."""
+    """Messages about the claims of one certificate."""
 
     def verdict(self, outcome: Outcome, model: Single, epsilon: float, thing: str) -> list[str]:
-        """What a run has proven; thing: what the model is, such as "hyperplane"."""
+        """The proven claims; thing: a noun for the model, such as "hyperplane"."""
 
     def driver_memory(self, outcome: Outcome, model: Single) -> tuple[str, str]:
-        """What the driver held in memory, in a word and in a sentence."""
+        """The rows that the driver held in memory: a word, and a sentence."""
 
     def describe(self, model: Single, rows: str) -> Pairs:
-        """The claims with every digit; rows: those that they are about."""
+        """The claims with every digit; rows: the rows that they are about."""
 
 
 class MarginClaims(Claims):
     """A margin, which is maximised."""
 
     def verdict(self, outcome: Outcome, model: Single, epsilon: float, thing: str) -> list[str]:
-        """The margin, and what no other hypothesis reaches; kinds report themselves that there is none."""
+        """The margin, and the upper bound; kinds override this to report that nothing separates the classes."""
         claims, rows = model.certificate, model.rows
         lower, upper = plain_bounds(claims.lower, claims.upper)
         if model.status == "certified":
@@ -123,15 +137,12 @@ class MarginClaims(Claims):
                 f"no {thing} reaches more than {upper}: at least {plain_share(claims.ratio)} of the best possible.",
             ]
         possible = f"at most {upper}" if upper else "not known"
-        return [
-            f"stopped before the proof was complete: {outcome.run['reason']};",
-            f"margin proven so far {lower or 'none'}, best possible {possible}, epsilon asked for {epsilon}.",
-        ]
+        known = f"margin proven so far {lower or 'none'}, best possible {possible}"
+        return describe_stop(outcome, known, epsilon)
 
     def driver_memory(self, outcome: Outcome, model: Single) -> tuple[str, str]:
         """The working set."""
-        carry = model.certificate.coreset_rows
-        return "pool", f"{outcome.run['pool_rows']:,} rows in memory; the proof rests on the coreset, {carry:,} of them"
+        return describe_working_set(outcome, model)
 
     def describe(self, model: Single, rows: str) -> Pairs:
         """The margin and its bound."""
@@ -148,7 +159,7 @@ class ValueClaims(Claims):
     """The value of an objective, which is minimised."""
 
     def verdict(self, outcome: Outcome, model: Single, epsilon: float, thing: str) -> list[str]:
-        """The value of a soft margin, and the bound below which no other lies."""
+        """The value of a soft margin, and its lower bound."""
         claims = model.certificate
         lower, upper = plain_bounds(claims.lower, claims.upper)
         if model.status == "certified":
@@ -160,10 +171,7 @@ class ValueClaims(Claims):
         known = "no scan over all rows was finished"
         if claims.lower is not None and claims.upper is not None:
             known = f"value over all rows {upper}, best possible at least {lower}"
-        return [
-            f"stopped before the proof was complete: {outcome.run['reason']};",
-            f"{known}, epsilon asked for {epsilon}.",
-        ]
+        return describe_stop(outcome, known, epsilon)
 
     def driver_memory(self, outcome: Outcome, model: Single) -> tuple[str, str]:
         """The near-margin rows, or all rows."""

@@ -30,7 +30,7 @@ class ModelBounds(Protocol):
 
     @property
     def kind(self) -> str:
-        """What the bounds are about."""
+        """The kind of bounds."""
 
     @property
     def lower(self) -> float | None:
@@ -52,10 +52,10 @@ def record_of(
     store: Source | None = None,
     **about: Any,
 ) -> dict[str, Any]:
-    """The record of a model; nothing in it depends on the run: no clock, no host.
+    """The record of a model; it depends on the rows and parameters only, not on clock or host.
 
     codes: label codes of the classes, in the model's order; None: the model has no classes. store: whose digest it is,
-    where ``source`` is a view of one. about: what only some models say, before the certificate.
+    if ``source`` is a view of one. about: entries of some kinds only, placed before the certificate.
     """
     stored = untransformed(source if store is None else store)
     lower, upper = (value if value is not None and np.isfinite(value) else None for value in (found.lower, found.upper))
@@ -86,13 +86,11 @@ def record_of(
 
 
 def transform_arrays(source: Source) -> dict[str, Any]:
-    """The arguments of a model that say how rows are scaled and mapped: shift, factor and extra."""
+    """The numbers of a model for scaling and map."""
     scaling = scaling_of(source)
-    return {
-        "shift": None if scaling is None else scaling.shift,
-        "factor": None if scaling is None else scaling.factor,
-        "extra": map_arrays(source),
-    }
+    if scaling is None or scaling.shift is None or scaling.factor is None:
+        return dict(map_arrays(source))
+    return {"shift": scaling.shift, "factor": scaling.factor, **map_arrays(source)}
 
 
 def model_of(
@@ -107,19 +105,19 @@ def model_of(
 ) -> Model:
     """The model of a result.
 
-    view: of one of several models, what it is about of the ``store``, which may be scaled.
+    view: for one of several models, its view of the ``store``, which may be scaled.
     """
     positive, negative = codes
     shown = source if store is None else store
-    transform = transform_arrays(shown)
     record = record_of(source, (negative, positive), found, problem, parameters, len(found.proof), store=store)
-    return Model(
-        record=record if view is None else record | {"view": view},
-        w=found.w,
-        b=found.b,
-        alpha=found.proof.weights,
-        coreset_ids=found.proof.ids,
-        coreset_x=as_kept(shown, found.proof.ids, found.proof.rows),
-        coreset_y=found.proof.signs,
-        **transform | {"extra": {**found.extra, **transform["extra"]}},
-    )
+    numbers = {
+        "w": found.w,
+        "b": np.array([found.b]),
+        "alpha": found.proof.weights,
+        "coreset_ids": found.proof.ids,
+        "coreset_y": found.proof.signs,
+        **found.extra,
+        **transform_arrays(shown),
+    }
+    rows = as_kept(shown, found.proof.ids, found.proof.rows)
+    return Model(record if view is None else record | {"view": view}, numbers, rows)

@@ -1,4 +1,4 @@
-"""Kinds with one model: how the claims of its certificate are reported."""
+"""Kinds with one model: messages about the claims of its certificate."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ H = TypeVar("H", bound="OneProblem[Any, Any]")
 class OneModel(Kind[J, P, M]):
     """A kind whose model has one certificate."""
 
-    thing: ClassVar[str] = "hyperplane"  #: what its model is, for messages
+    thing: ClassVar[str] = "hyperplane"  #: a noun for the model, for messages
     losses: ClassVar[tuple[str, ...]] = ()  #: losses to suggest if nothing separates the classes
 
     def claims(self, model: M) -> messages.Claims:
-        """What the certificate claims: a margin, unless a kind overrides this."""
+        """The kind of claims: a margin, unless a kind overrides this."""
         return messages.MARGIN
 
     def summary(self, model: M, run: Mapping[str, Any]) -> dict[str, Any]:
@@ -39,14 +39,14 @@ class OneModel(Kind[J, P, M]):
         return messages.claimed_bounds(model)
 
     def verdict(self, outcome: Outcome, job: J) -> list[str]:
-        """The margin or the value; or the rows that contradict each other."""
+        """The margin or the value; if nothing separates the classes, the rows that prove it."""
         model = cast("M", outcome.model)
         if model.status == "not_separable":
             return self.contradiction(model)
         return self.claims(model).verdict(outcome, model, job.epsilon, self.thing)
 
     def contradiction(self, model: M) -> list[str]:
-        """Which rows show that nothing separates the classes."""
+        """The message that nothing separates the classes, with the rows that prove it."""
         ids = messages.list_rows(model.coreset_ids)
         rows = f"{model.certificate.coreset_rows:,} rows contradict each other (rows {ids})"
         return [
@@ -55,12 +55,12 @@ class OneModel(Kind[J, P, M]):
         ]
 
     def inseparable(self, model: M) -> str:
-        """Some of those rows, and losses to choose."""
+        """The same for one line, with losses to choose."""
         choose = " or ".join(f"loss={loss!r}" for loss in self.losses)
         return f"{self.met(model.coreset_ids[:8].tolist())}{f'; choose {choose}' if choose else ''}"
 
     def met(self, rows: list[int]) -> str:
-        """Why these rows are the proof, in a line."""
+        """The reason why these rows prove it, in a line."""
         return f"no {self.thing} gives all rows their own class: rows {rows} contradict each other"
 
     def driver_memory(self, outcome: Outcome) -> tuple[str, str]:

@@ -1,7 +1,7 @@
-"""What the HTML pages of several kinds have in common: the proof, the rounds, and the features that decide.
+"""Parts of the HTML pages of several kinds: the proof, the rounds, and the influence of features.
 
-``view`` is what ``two_classes.html.j2`` needs, ``margin_view`` what ``margin.html.j2`` needs besides, ``influence_of``
-what the section ``report/influence.html.j2`` needs. All are functions of what a model's folder holds.
+``view`` returns the variables of ``two_classes.html.j2``, ``margin_view`` the additional ones of ``margin.html.j2``,
+``influence_of`` those of the section ``report/influence.html.j2``. All are functions of the files in a model's folder.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from coremargin.report.view import Claims
 
 CORESET_SHOWN = 50  #: rows of the coreset in the table, by weight
-FEW = 300  #: with more features than this and no names for them the page leaves this section out
+FEW = 300  #: models with more features, and no names for them, have no section about influence
 _SHOWN, _SHOWN_OF_SEVERAL = 15, 8  # features of a hyperplane
 _CLASSES = 12
 
@@ -85,8 +85,8 @@ def view(
 ) -> dict[str, Any]:
     """The view of a page about a hyperplane.
 
-    ``model``, ``run`` and ``records`` are what model.json, run.json and rounds.jsonl hold; ``coreset``: as
-    ``coreset_of`` has it; rows of a larger ``rank`` (that of their dual weight, if it has none) are shown first.
+    ``model``, ``run`` and ``records`` are the contents of model.json, run.json and rounds.jsonl; ``coreset``: from
+    ``coreset_of``; rows of a larger ``rank`` (by default that of their dual weight) are shown first.
     """
     common = pages.view(model, run, records, columns, name)
     intercept = common["parameters"].get("intercept", True)
@@ -102,7 +102,7 @@ def view(
 
 
 def _coreset_rows(coreset: Mapping[str, Any], total: int) -> dict[str, Any]:
-    """The heaviest rows, ties by id, and how many there are of each class."""
+    """The heaviest rows, ties by id, and the number of rows of each class."""
     ids, y, alpha, margins = (np.asarray(coreset[key]) for key in ("ids", "y", "alpha", "margins"))
     order = np.lexsort((ids, -np.asarray(coreset.get("rank", alpha))))[:CORESET_SHOWN]
     heaviest = float(alpha.max()) if len(alpha) else 0.0
@@ -136,7 +136,7 @@ def margin_columns(precision: numbers.Precision) -> tuple[Column, ...]:
     """The columns of the table of rounds of a margin."""
     counted = rounds.counted
     pool = (
-        counted("Pool rows", "pool_rows", text.WORKING_SET),
+        counted("Working set", "pool_rows", text.WORKING_SET),
         counted("Coreset", "coreset_rows", text.explain_coreset(value=False)),
     )
     found = (counted("New rows", "new_rows"), counted("Rows below", "rows_below"))
@@ -161,12 +161,12 @@ def margin_view(
 def influence_of(folder: Path, record: Json, name: str, C: float | None = None) -> dict[str, Any] | None:
     """The view of a model's features; None if nothing separates the classes, or if there are many without names.
 
-    record: of the model in ``folder``; name: what the page calls it; C: of the chosen ones of several models. Raises
+    record: of the model in ``folder``; name: its name on the page; C: of the chosen one of several models. Raises
     DataError if it is no readable model.
     """
     if (record.get("parameters") or {}).get("map"):  # weights of mapped rows say nothing of features
         return None
-    nameless = not (folder / COLUMNS).exists()  # such a model is not even loaded
+    nameless = not (folder / COLUMNS).exists()  # the model is then not loaded
     if record.get("status") == "not_separable" or (nameless and (numbers.finite(record.get("features")) or 0) > FEW):
         return None
     model = load(folder)

@@ -37,20 +37,20 @@ class TwoClassProblem(BaseProblem[S, A_contra]):
         return two_classes(self.source)
 
     def check(self) -> None:
-        """Refuse stores without exactly two classes. Raises LabelError, StoreError."""
+        """Raise LabelError for stores without exactly two classes, and StoreError."""
         two_classes(self.source)
 
 
 @dataclass(frozen=True)
 class Result:
-    """A hypothesis, its bounds, and what is needed to check them again.
+    """A hypothesis, its bounds, and their proof.
 
-    status and reason: how the run ended, for machines and for people; word: the same where a kind tells more endings
-    apart than status does. kind: what the bounds are about, "margin" (lower: proven on all rows, upper: from the dual
-    weights), "not_separable" or "duality_gap" (upper: the value of the hypothesis on all rows, lower: from the dual).
-    w (d,), b. proof: the rows that carry it with their dual weights; rows (m, 0) if the rows themselves are not needed.
-    final: the last scan was about this very hypothesis; staged: each of its stages was about another one. extra:
-    further arrays of the model.
+    status and reason: how the run ended, for programs and for people; word: the same for kinds that distinguish more
+    endings than ``status`` does. kind: what the bounds are about, "margin" (lower: proven on all rows, upper: from the
+    dual weights), "not_separable" or "duality_gap" (upper: the value of the hypothesis on all rows, lower: from the
+    dual). w (d,), b. proof: the rows that carry it with their dual weights; rows (m, 0) if the rows themselves are not
+    needed. final: the last scan was at this hypothesis; staged: its stages were at different ones. extra: further
+    arrays of the model.
     """
 
     status: Literal["certified", "not_separable", "stopped"]

@@ -1,7 +1,8 @@
-"""The sample that a job begins with: which chunks, and their rows that count."""
+"""The sample at the beginning of a job: its chunks, and their rows that count."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -44,7 +45,7 @@ class Sample:
         return Sample(self.chunks, self.ids[few], take(self.rows, few), self.signs[few], weights)
 
     def nbytes(self, source: Source) -> int:
-        """Bytes that were read for it."""
+        """Bytes that were read for the sample."""
         return bytes_read(source, sum(source.span(c)[1] - source.span(c)[0] for c in self.chunks))
 
 
@@ -64,21 +65,61 @@ def sample_chunks(source: Source, codes: tuple[int, ...], share: float, limit_by
 
 
 def read_sample(source: Source, chunks: list[int], codes: tuple[int, int], *, stay: bool = False) -> Sample:
-    """The rows of two classes of some chunks; stay: they are kept, in the form that takes the least memory."""
-    ids, rows, signs, weights = [], [], [], []
+    """The rows of two classes of some chunks; stay: they stay in memory, in the form that takes the least."""
+    (found,) = read_labelled_samples([source], chunks, stay=stay)
+    return found.of_classes(found.codes, *codes)
+
+
+@dataclass(frozen=True)
+class LabelledSample:
+    """The rows of some chunks that have a label and a weight above 0.
+
+    ids (m,), rows (m, d), codes (m,); weights (m,), None: all 1. nbytes: what was read for them.
+    """
+
+    chunks: list[int]
+    ids: NDArray[np.int64]
+    rows: Rows
+    codes: NDArray[np.int32]
+    weights: NDArray[np.float64] | None
+    nbytes: int
+
+    def of_classes(self, codes: NDArray[np.int32], positive: int, negative: int) -> Sample:
+        """The rows of two classes, by their codes (m,) in a view of the source."""
+        mine = np.flatnonzero((codes == positive) | (codes == negative))
+        signs = np.where(codes[mine] == positive, 1, -1).astype(np.int8)
+        if len(mine) == len(self.ids):  # not copied
+            return Sample(self.chunks, self.ids, self.rows, signs, self.weights)
+        weights = None if self.weights is None else self.weights[mine]
+        return Sample(self.chunks, self.ids[mine], take(self.rows, mine), signs, weights)
+
+
+def read_labelled_samples(sources: Sequence[Source], chunks: list[int], *, stay: bool) -> list[LabelledSample]:
+    """The rows of some chunks in each of these sources, views of one store with the same labels, chunk by chunk.
+
+    stay: they stay in memory, in the form that takes the least. What is read counts for the first source.
+    """
+    first = sources[0]
+    ids, codes, weights = [], [], []
+    rows: list[list[Rows]] = [[] for _ in sources]
     for chunk in chunks:
         may_stop()
-        for part in parts_of(source, chunk):
-            code = mask_zero_weights(part.codes, part.weights)
-            mine = np.flatnonzero((code == codes[0]) | (code == codes[1]))
-            ids.append(mine + part.start)
-            rows.append(light(take(part.rows, mine)) if stay else take(part.rows, mine))
-            signs.append(np.where(code[mine] == codes[0], 1, -1).astype(np.int8))
-            if part.weights is not None:
-                weights.append(part.weights[mine])
-    every = np.concatenate(weights) if weights else None
-    joined = compact(rows) if stay else poured(rows)
-    return Sample(chunks, np.concatenate(ids), joined, np.concatenate(signs), every)
+        for source, found in zip(sources, rows, strict=True):
+            for part in parts_of(source, chunk):
+                code = mask_zero_weights(part.codes, part.weights)
+                mine = np.flatnonzero(code >= 0)
+                found.append(light(take(part.rows, mine)) if stay else take(part.rows, mine))
+                if source is first:
+                    ids.append(mine + part.start)
+                    codes.append(code[mine])
+                    weights += [] if part.weights is None else [part.weights[mine]]
+    count = sum(first.span(chunk)[1] - first.span(chunk)[0] for chunk in chunks)
+    read = [bytes_read(first, count), *(0 for _ in sources[1:])]
+    known = np.concatenate(ids), np.concatenate(codes), np.concatenate(weights) if weights else None
+    return [
+        LabelledSample(chunks, known[0], compact(found) if stay else poured(found), *known[1:], nbytes)
+        for found, nbytes in zip(rows, read, strict=True)
+    ]
 
 
 def weights_of(source: Source, ids: NDArray[np.int64], chunks: list[int]) -> NDArray[np.float64] | None:
@@ -95,7 +136,7 @@ def weights_of(source: Source, ids: NDArray[np.int64], chunks: list[int]) -> NDA
 
 
 def first_row(source: Source, codes: tuple[int, int]) -> Sample:
-    """The first labelled row, with which the paper's algorithm begins, and the chunk that was read for it."""
+    """The first labelled row, with which the paper's algorithm begins, and its chunk."""
     for chunk in np.flatnonzero(source.scalars().counts[:, list(codes)].any(axis=1)):
         found = read_sample(source, [int(chunk)], codes)
         if len(found.ids):

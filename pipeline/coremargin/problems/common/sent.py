@@ -1,8 +1,8 @@
 """Rows that workers send to the driver: all rows of a sample, or the lowest rows of each class.
 
-A first stage asks for all rows of its chunks that count (``AllRowsProbe``). Later scans send the rows with the smallest
-values of y w.x of each block (``LowestRows``), each value once: real data repeat rows by the hundred thousand, and the
-copies of one row would fill the memory of the driver.
+In a first stage, workers send all rows of its chunks that count (``AllRowsProbe``). In later scans, they send the rows
+with the smallest values of y w.x of each block (``LowestRows``), each value once: real data may repeat a row a hundred
+thousand times, and its copies would fill the driver's memory.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ Part = tuple[NDArray[np.int64], Rows, NDArray[np.int8]]
 
 @dataclass(frozen=True)
 class SentRows:
-    """Rows in parts, at least one: of each its ids (m,), rows (m, d) and signs (m,) int8.
+    """Rows in one or more parts, each with ids (m,), rows (m, d) and signs (m,) int8.
 
-    Parts are joined once, when the rows are needed as a whole: merging copies nothing.
+    Merging copies nothing: parts are joined once, when all rows are needed.
     """
 
     parts: tuple[Part, ...]
@@ -231,8 +231,8 @@ class LowestRows:
         nothing = _Candidates(np.zeros(0), np.zeros(0), none, none, np.zeros(0), (rows,))
         self._candidates = ([nothing], [nothing])
         self._count = [0, 0]  # of all candidates so far
-        self._lowest = [np.zeros(0), np.zeros(0)]  # once ``keep`` came: their lowest different values, so many at most
-        # Of rows that were kept for a while: their chunks, and lower bounds of their values.
+        self._lowest = [np.zeros(0), np.zeros(0)]  # the ``keep`` lowest different values, once there are that many
+        # Of rows that were candidates and then dropped: their chunks, and lower bounds of their values.
         self._dropped: tuple[list[tuple[NDArray[np.int64], Array]], ...] = ([], [])
 
     def offer(
@@ -245,10 +245,10 @@ class LowestRows:
         cut: float = np.inf,
         margins: NDArray[Any] | None = None,
     ) -> float:
-        """Keep what is low enough of the rows ``mine`` (positions, increasing) of class k with these values of y w.x.
+        """Keep the low enough rows among ``mine`` (positions, increasing) of class k, given their values of y w.x.
 
-        ``error`` bounds the error of the values. cut: no row above it is kept. margins: theirs, which ``finish``
-        returns. Returns a lower bound of the rows that are not kept.
+        ``error`` bounds the error of the values. cut: no row above it is kept. margins: of the rows, for ``finish``.
+        Returns a lower bound of the rows that are not kept.
         """
         if not len(mine):
             return np.inf
@@ -271,7 +271,7 @@ class LowestRows:
     def finish(self, chunks: NDArray[np.int64], lower: Array) -> tuple[Array, SentRows, tuple[Array, Array]]:
         """The bounds (c, 2) of all rows that are not sent; the rows to send, in row order; their margins by class.
 
-        lower (c, 2): the bounds that ``offer`` returned for ``chunks`` (c,), which did not know of rows dropped later.
+        lower (c, 2): the bounds that ``offer`` returned for ``chunks`` (c,), before later rows were dropped.
         """
         (one, first), (other, second) = (self._lowest_candidates(k) for k in range(2))
         lower = lower.copy()
@@ -297,12 +297,12 @@ class LowestRows:
             return np.zeros(0, np.intp)
         if not full and cut == np.inf:
             return _lowest_distinct(values, self.keep)
-        most = float(np.finfo(values.dtype).max)  # a larger number would overflow where it is compared
+        most = float(np.finfo(values.dtype).max)  # a larger number would overflow in the comparison
         near = np.flatnonzero(values < min(cut, most, self._lowest[k][-1] if full else np.inf))
         return near if self.copies and len(near) <= self.keep else near[_lowest_distinct(values[near], self.keep)]
 
     def _lowest_candidates(self, k: int) -> tuple[_Candidates, NDArray[np.intp]]:
-        """The candidates, and positions of those that stay: the lowest, each value once."""
+        """The candidates, and the positions of the lowest, each value once."""
         every = _Candidates.concatenate(self._candidates[k])
         if self.copies and len(every.ids) <= self.keep:
             return every, np.arange(len(every.ids))

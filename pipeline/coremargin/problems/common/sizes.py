@@ -1,4 +1,4 @@
-"""How many bytes a row takes, and how many rows scans send and a working set holds."""
+"""The bytes of a row, and the number of rows that scans send and a working set holds."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
 #: Share of the store that one scan may send for a hard margin, and its limits.
 KEEP_SHARE, KEEP_BYTES_LEAST, KEEP_BYTES_MOST = 0.01, 4 << 20, 64 << 20
-#: However long its rows are, a scan may send so many, within the most bytes: rcv1 takes 5 scans instead of 30.
+#: A scan may send at least this many rows of any length, within the most bytes: rcv1 takes 5 scans instead of 30.
 KEEP_ROWS_LEAST = 1000
-#: A working set has room for what so many scans may send.
+#: A working set has room for the rows that this many scans may send.
 POOL_SCANS = 4
 
 
 def row_bytes(source: Source) -> int:
-    """Bytes of a row as it is read; of sparse rows, whose lengths differ, the mean."""
+    """Bytes of a row as it is read; the mean if rows are sparse."""
     return source.nbytes // source.rows if source.sparse else source.features * source.dtype.itemsize
 
 
@@ -38,8 +38,8 @@ def pool_row_bytes(source: Source) -> int:
 def rows_sent(source: Source, pool_rows: int) -> int:
     """Rows that one scan may send for a hard margin, to a working set of at most ``pool_rows``.
 
-    These are more than violate the bound now: rows just above it would violate that of the next hypothesis. On
-    1e6 x 100, sending violators only takes a third scan; sending the lowest 5,000 rows does not.
+    These are more rows than violate the bound now: rows just above it would violate that of the next hypothesis. On 1e6
+    x 100, sending only violators takes a third scan; sending the lowest 5,000 rows does not.
     """
     size = max(1, row_bytes(source))
     least = max(KEEP_BYTES_LEAST, KEEP_ROWS_LEAST * size)  # w of many features is carried by many rows
@@ -48,6 +48,6 @@ def rows_sent(source: Source, pool_rows: int) -> int:
 
 
 def pool_wanted(source: Source) -> int:
-    """About how many rows a working set can use: what scans may send; of wide rows all."""
+    """About how many rows a working set can use: those that scans may send; all, if rows are wide."""
     every = source.rows
     return every if every < source.features else min(every, POOL_SCANS * rows_sent(source, POOL_SCANS * every))

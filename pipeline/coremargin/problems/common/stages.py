@@ -1,9 +1,9 @@
-"""One read of a store in stages of growing size: which chunk is read in which.
+"""One read of a store in stages of growing size: which chunks belong to which stage.
 
-What a scan learns about a chunk proves later hypotheses too, if they are near enough. So the store is read in stages,
-each with the hypothesis of the stages before it: by the time that most rows are read it hardly moves any more. The
-first stage is the sample. The stage of a chunk depends on the store and on the sample only, never on what arrives
-when, so that the result does not depend on it either.
+The bounds that a scan finds for a chunk also prove later hypotheses, if they are near enough. So the store is read in
+stages, each with the hypothesis of the stages before it: when most rows are read, it hardly moves any more. The first
+stage is the sample. The stage of a chunk depends on the store and the sample only, and not on the order in which
+results arrive, so that the result does not depend on it either.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-#: How many times as large as the stage before a stage is, with many rows per feature and with few: hypotheses move by
-#: about 1 / (rows seen), and each stage needs a solve, which for few rows takes longer than reading them. 1e6 x 100
-#: takes 12 % longer at 2 than at 3, and 10 % longer at 10, which sends more rows; 3e5 x 300 14 % longer at 3 than at 6.
+#: The ratio of the sizes of successive stages, with many rows per feature and with few: hypotheses move by about 1 /
+#: (rows seen), and each stage needs a solve, which for few rows takes longer than reading them. 1e6 x 100 takes 12 %
+#: longer at 2 than at 3, and 10 % longer at 10, which sends more rows; 3e5 x 300 14 % longer at 3 than at 6.
 GROWTH, GROWTH_OF_FEW, MANY_ROWS = 3, 6, 3000
 SLOW_GROWTH = 1.5
 #: A last stage of less than this share of the one before is read with it.
@@ -33,16 +33,16 @@ class Stages:
 
     @property
     def count(self) -> int:
-        """How many stages there are."""
+        """The number of stages."""
         return int(self.stage_of_chunk.max(initial=-1)) + 1
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """How many chunks each stage has."""
+        """The number of chunks of each stage."""
         return tuple(np.bincount(self.stage_of_chunk, minlength=self.count).tolist())
 
     def skipping(self, stage: int) -> NDArray[np.bool_]:
-        """Mask (c,) of the chunks that a stage leaves out."""
+        """Mask (c,) of the chunks that a stage skips."""
         return np.asarray(self.stage_of_chunk != stage)
 
     def chunks(self, stage: int) -> NDArray[np.intp]:
@@ -66,13 +66,13 @@ def scan_position(number: int, stage: int, stages: int, *, going_on: bool) -> di
 
 
 def stage_growth(rows: int, features: int) -> int:
-    """How many times as large as the stage before a stage is, for a store of this shape."""
+    """The ratio of the sizes of successive stages, for a store of this shape."""
     return GROWTH if rows >= MANY_ROWS * features else GROWTH_OF_FEW
 
 
 def plan_stages(chunks: int, first: Sequence[int], growth: int = GROWTH, *, slowly: int = 0) -> Stages:
-    """The stages of a store with so many chunks; those in ``first`` are read first. ``slowly``: so many later stages
-    grow less.
+    """The stages of a store with this number of chunks; those in ``first`` are the first stage. ``slowly``: number of
+    later stages that grow less.
 
     The other chunks follow in the order of their bit-reversed numbers, which spreads each stage over the store: stores
     are often sorted.

@@ -45,7 +45,7 @@ def _field_to_arrays(name: str, value: Any, statuses: Sequence[str]) -> dict[str
         return dict(value.to_arrays(name))
     if is_dataclass(value):
         return state_to_arrays(value, statuses)
-    sparse = hasattr(value, "indptr")  # asked like this, numbers do not load the sparse module
+    sparse = hasattr(value, "indptr")  # unlike scipy.sparse.issparse, this does not import SciPy
     return to_arrays(name, value) if sparse else {name: np.asarray(value)}
 
 

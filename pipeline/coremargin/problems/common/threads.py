@@ -14,7 +14,7 @@ from coremargin.maths.stopping import Together
 A = TypeVar("A")
 B = TypeVar("B")
 
-#: No more solves than this run at a time: each has a copy of its rows.
+#: Most solves at a time: each has a copy of its rows.
 MOST_THREADS = 8
 
 

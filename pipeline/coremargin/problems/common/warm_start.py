@@ -1,4 +1,4 @@
-"""What warm starts share: how many rows may be cached with a model, and reading rows that have changed since."""
+"""Parts of several warm starts: the number of rows that are cached with a model, and reading changed rows."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def most_cached_rows(source: Source, allowance: Allowance) -> int:
 
 
 def least_cached_rows(source: Source) -> int:
-    """How many rows of any store may be cached: a few megabytes, but no more than half of the rows."""
+    """The number of rows that may be cached of any store: a few megabytes, but no more than half of the rows."""
     return min(source.rows // 2, FEW_BYTES // max(1, row_bytes(source)))
 
 
 class RowFetcher:
-    """Reads rows by their ids, each once, however many models ask for it.
+    """Reads rows by their ids, each once for all models.
 
-    source: the rows as the models see them; most: how many rows there is memory for. ``rows`` counts those read.
+    source: the rows as the models see them; most: the number of rows that fit in memory. ``rows``: number of rows read.
     """
 
     def __init__(self, source: Source, most: int) -> None:
@@ -52,7 +52,7 @@ class RowFetcher:
     def __call__(self, ids: Ids) -> Rows:
         """Rows (m, d) of one chunk, in the store's precision; ids (m,) increasing.
 
-        Raises CannotWarmStart for more rows than there is memory for.
+        Raises CannotWarmStart for more rows than fit in memory.
         """
         source = self._source
         if not len(ids):

@@ -1,7 +1,7 @@
-"""The zone near the margin: how many rows a scan sends, when it sends more, and when more would not help.
+"""The zone near the margin: how many rows a scan sends, when it sends more, and when the job ends.
 
 The driver's model is exact while no row beyond the zone changes sides. If a step was too long for that, or gained
-little, the next scan has a wider zone; if memory keeps it narrow, the next scan may repeat the best hypothesis.
+little, the next scan has a wider zone. If memory limits the zone, the next scan may repeat the best hypothesis.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-#: Why a job about a value ended.
+#: Reasons for the end of a job about a value, by status.
 REASONS = STOPPED | {
     "stalled": "more scans would not narrow the gap, more memory may; where features or weights are many powers of "
     "ten apart float64 is at its end: scale the features, or use weights and a C that differ less from 1"
 }
 
-#: A zone is widened when the gap fell by less than this factor, up to so many times its first width.
+#: A zone is widened when the gap fell by less than the factor SLOW, up to MOST_WIDE times its first width.
 SLOW, MOST_WIDE = 3.0, 64
-#: A job ends after so many scans in a row that each left more than this share of the gap.
+#: A job ends after IDLE_SCANS scans in a row that each left more than IDLE_SHARE of the gap.
 IDLE_SCANS, IDLE_SHARE = 8, 0.9
 
 
 @dataclass(frozen=True)
 class NearRows:
-    """How many rows, of ``row_bytes`` each, a scan sends.
+    """The number of rows, of ``row_bytes`` each, that a scan sends.
 
-    share: of all rows, for a zone that is not widened; inf: as many as there is room for. least, most: limits in bytes.
-    grows: False if a wider zone has the same share.
+    share: of all rows, for a zone that is not widened; inf: as many as fit. least, most: limits in bytes. grows: False
+    if a wider zone has the same share.
     """
 
     source: Source
@@ -47,7 +47,7 @@ class NearRows:
     grows: bool = True
 
     def of_chunk(self, widen: int) -> int:
-        """Rows of each chunk, for a zone ``widen`` times as wide as at first."""
+        """The number of rows of each chunk, for a zone ``widen`` times as wide as at first."""
         share = self.share * widen if self.grows else self.share
         size = min(max(share * self.source.rows * self.row_bytes, self.least), self.most)
         return min(self.source.chunk_rows, max(1, int(size / self.row_bytes / self.source.chunks)))
@@ -59,7 +59,7 @@ class NearRows:
 
 @dataclass(frozen=True)
 class Progress:
-    """What a scan and the step after it gained.
+    """The gain of a scan and the step after it.
 
     gaps: before and after. values: upper bounds before and after. rose: the hypothesis of the scan was worse than the
     best one before. same: the step did not change the hypothesis.
@@ -71,7 +71,7 @@ class Progress:
     same: bool
 
     def gained(self, epsilon: float) -> bool:
-        """Whether that is enough to continue; infinite sums, after an overflow, are no gain, and end the job."""
+        """Whether the gain is enough to continue; infinite sums, after an overflow, are no gain, and end the job."""
         narrower = self.gaps[1] <= IDLE_SHARE * self.gaps[0]
         better = self.values[1] <= (1.0 - 0.1 * epsilon) * self.values[0]
         return bool((narrower or better) and np.isfinite(self.gaps[1]))
@@ -79,7 +79,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Zone:
-    """widen: how many times as wide as at first the zone is; idle: scans in a row that hardly narrowed the gap."""
+    """widen: factor of the zone's first width; idle: number of scans in a row that hardly narrowed the gap."""
 
     widen: int
     idle: int
@@ -92,7 +92,7 @@ class Zone:
         return Zone(min(widen, MOST_WIDE), idle)
 
     def stuck(self, found: Progress, epsilon: float, rows: NearRows) -> bool:
-        """Whether further scans would gain nothing: too many did not, or no wider zone has more rows."""
+        """Whether further scans would gain nothing: too many were idle, or no wider zone has more rows."""
         if self.after(found, epsilon).idle >= IDLE_SCANS:
             return True
         return found.same and rows.of_chunk(MOST_WIDE) <= rows.of_chunk(self.widen)

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from coremargin.engine.memory_need import MemoryNeed
 from coremargin.engine.problem import BaseProblem, CannotWarmStart, Round
-from coremargin.errors import BadRow, LabelError, StoreError, UsageError
+from coremargin.errors import BadRow, UsageError
 from coremargin.maths.enclosing_ellipsoid import (
     WORK,
     WORK_EACH,
@@ -47,8 +47,6 @@ from coremargin.maths.enclosing_ellipsoid import (
     weighted_ellipsoid,
 )
 from coremargin.maths.rows import dense, tiles
-from coremargin.problems.ball.enclosing_ball import code_of
-from coremargin.problems.ball.probe import binned, counts
 from coremargin.problems.common.classes import check_scale
 from coremargin.problems.common.driver_rows import WorkingSet, isin_ids
 from coremargin.problems.common.sample import SAMPLE_BYTES, SAMPLE_SHARE, sample_chunks
@@ -58,6 +56,7 @@ from coremargin.problems.common.state_arrays import part_from_arrays, state_from
 from coremargin.problems.common.warm_start import ids_appended_to_last_chunk, most_cached_rows
 from coremargin.problems.ellipsoid.block_bounds import LevelBounds, unit_ball
 from coremargin.problems.ellipsoid.probe import LevelProbe, LevelSummary
+from coremargin.problems.one_class.rows import EnclosedRows, binned, outermost
 from coremargin.spec import format_size
 
 if TYPE_CHECKING:
@@ -154,16 +153,8 @@ class EnclosingEllipsoid(BaseProblem[EllipsoidState, LevelSummary]):
 
     def check(self) -> None:
         """Refuse a store without rows that count, or too many features. Raises StoreError, LabelError, UsageError."""
+        self.enclosed.check()
         source = self.source
-        if source.rows == 0:
-            raise StoreError(f"{source.name}: expected rows, found an empty store; ingest some first")
-        if self.code is not None and not source.scalars().counts[:, self.code].any():
-            raise LabelError(f"{source.name}: expected rows of class {self.only!r}, found none; choose another class")
-        chunks = range(source.chunks) if source.weights(0) is not None else ()
-        if chunks and not any(counts(source.labels(c), source.weights(c), self.code).any() for c in chunks):
-            raise LabelError(
-                f"{source.name}: expected rows that count, found that all weigh 0; give some a weight above 0"
-            )
         need, most = solver_bytes(source.features), source.features
         if need > self.pool_bytes:
             while most > 1 and solver_bytes(most) > self.pool_bytes:
@@ -175,9 +166,9 @@ class EnclosingEllipsoid(BaseProblem[EllipsoidState, LevelSummary]):
             )
 
     @cached_property
-    def code(self) -> int | None:
-        """The label code of the rows that count, None: of all. Raises LabelError for a class that the store lacks."""
-        return None if self.only is None else code_of(self.source, self.only)
+    def enclosed(self) -> EnclosedRows:
+        """The rows that count."""
+        return EnclosedRows(self.source, self.only)
 
     # Sizes
 
@@ -198,7 +189,7 @@ class EnclosingEllipsoid(BaseProblem[EllipsoidState, LevelSummary]):
     @cached_property
     def sample_chunks(self) -> list[int]:
         """The chunks of the first stage; all chunks of a small store."""
-        codes = () if self.code is None else (self.code,)
+        codes = () if self.enclosed.code is None else (self.enclosed.code,)
         return sample_chunks(self.source, codes, self.sample_share, min(self.sample_bytes, self.pool_bytes))
 
     @cached_property
@@ -265,7 +256,7 @@ class EnclosingEllipsoid(BaseProblem[EllipsoidState, LevelSummary]):
             cut_centre=cut_centre,
             keep=min(KEEP, room),
             everything=not len(state.working_set),
-            code=self.code,
+            code=self.enclosed.code,
             known_ids=np.sort(state.working_set.ids),
             high=state.high,
             bins=BINS,
@@ -350,7 +341,7 @@ class EnclosingEllipsoid(BaseProblem[EllipsoidState, LevelSummary]):
             if state.reading:
                 first = working_set.take(np.arange(1))
                 return replace(state, working_set=first, ellipsoid=unit_ball(0), best=unit_ball(0))
-            which = "all rows" if self.code is None else f"all rows of class {self.only!r}"
+            which = "all rows" if self.only is None else f"all rows of class {self.only!r}"
             raise BadRow(
                 f"{source.name}: expected rows that differ, found that {which} are equal: no ellipsoid around them "
                 f"has a volume; choose one_class ball, whose radius is then 0"
@@ -421,10 +412,7 @@ class EnclosingEllipsoid(BaseProblem[EllipsoidState, LevelSummary]):
         """The state with at most as many rows as there is room for: the outermost."""
         if len(state.working_set) <= self.pool_rows:
             return state
-        rank = np.where(state.working_set.weights > 0, np.inf, self._levels(state))
-        stay = np.zeros(len(rank), bool)
-        stay[np.argsort(-rank, kind="stable")[: self.pool_rows // 2]] = True
-        return self._keep_only(state, stay | (state.working_set.weights > 0))
+        return self._keep_only(state, outermost(state.working_set, self._levels(state), self.pool_rows // 2))
 
     def _keep_only(self, state: EllipsoidState, stay: NDArray[np.bool_]) -> EllipsoidState:
         """The state with these rows of the working set; the bounds of their chunks hold for the others again."""
@@ -469,23 +457,18 @@ class EnclosingEllipsoid(BaseProblem[EllipsoidState, LevelSummary]):
         """The state with as many outer rows as the allowance permits."""
         if not state.solved:
             return state.to_arrays()
-        rank = np.where(state.working_set.weights > 0, np.inf, self._levels(state))
-        order = np.argsort(-rank, kind="stable")
+        levels = self._levels(state)
 
         def with_rows(most: int) -> Mapping[str, Any]:
-            stay = state.working_set.weights > 0
-            stay[order[:most]] = True
-            return self._keep_only(state, stay).to_arrays()
+            return self._keep_only(state, outermost(state.working_set, levels, most)).to_arrays()
 
-        return allowance.within(with_rows, min(len(order), most_cached_rows(self.source, allowance)))
+        return allowance.within(with_rows, min(len(levels), most_cached_rows(self.source, allowance)))
 
     def warm_start(self, arrays: Mapping[str, Any], difference: Difference) -> EllipsoidState:
         """See ``WarmStarts``."""
         check_scale(self.source)
         old = EllipsoidState.from_arrays(arrays)
-        before = counts(difference.codes_before, difference.weights_before, self.code)
-        after = counts(difference.codes_after, difference.weights_after, self.code)
-        removed, entering = difference.ids[before & ~after], difference.ids[after & ~before]
+        removed, entering = self.enclosed.changes(difference)
         working_set = old.working_set.take(np.flatnonzero(~isin_ids(old.working_set.ids, removed)))
         if len(working_set) <= 2 * old.frame.rank or not old.solved:
             raise CannotWarmStart("too few outer rows are left")

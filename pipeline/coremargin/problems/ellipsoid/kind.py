@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta
 
-from coremargin.problems.ball.kind import Radius, RadiusClaims
 from coremargin.problems.common import messages
 from coremargin.problems.common.one_model import OneModel
-from coremargin.problems.common.result import STOPPED
 from coremargin.problems.job import TrainJob
+from coremargin.problems.one_class.messages import Bounds, describe_distances, describe_enclosed
 from coremargin.report.numbers import NO_BREAK, percent_up, plain_bounds
 
 if TYPE_CHECKING:
@@ -56,12 +55,12 @@ class EllipsoidJob(TrainJob, frozen=True, kw_only=True):
         return {**super().parameters(), "one_class": self.one_class, **only}
 
 
-class VolumeClaims(RadiusClaims):
+class VolumeClaims(messages.Claims):
     """A volume, which is minimised, by its volume radius."""
 
     def verdict(self, outcome: Outcome, model: Single, epsilon: float, thing: str) -> list[str]:
         """What is proven of the volume."""
-        claims, rows = model.certificate, enclosed_rows(model)
+        claims, rows = model.certificate, describe_enclosed(model, outcome.run)
         lower, upper = plain_bounds(claims.lower, claims.upper)
         if model.status == "certified":
             gap = percent_up(1.0 - (claims.ratio or 0.0)).replace(NO_BREAK, " ")
@@ -70,13 +69,15 @@ class VolumeClaims(RadiusClaims):
                 f"no ellipsoid that contains them has that of a radius below {lower}: its volume is within",
                 f"{gap} of the least{describe_span(model)}.",
             ]
-        known = (
-            f"{rows} lie in an ellipsoid with the volume of a ball of radius {upper}" if upper else "nothing is proven"
-        )
-        return [
-            f"stopped before the proof was complete: {outcome.run['reason']};",
-            f"{known}, no ellipsoid has that of a radius below {lower or 0}, epsilon {epsilon}.",
-        ]
+        known = "nothing is known of their volume"
+        if upper:
+            known = f"{rows} lie in an ellipsoid with the volume of a ball of radius {upper}"
+        known += f", no ellipsoid has that of a radius below {lower or 0}"
+        return messages.describe_stop(outcome, known, epsilon)
+
+    def driver_memory(self, outcome: Outcome, model: Single) -> tuple[str, str]:
+        """The working set."""
+        return messages.describe_working_set(outcome, model)
 
     def describe(self, model: Single, rows: str) -> Pairs:
         """Both bounds, with every digit."""
@@ -99,6 +100,7 @@ class EllipsoidKind(OneModel["EllipsoidJob", "EnclosingEllipsoid", "EllipsoidMod
     selected_by = 'give one_class "ellipsoid"'
     thing = "ellipsoid"
     labelled = False
+    ratio_name = "ratio of volume radii"
 
     def matches(self, options: Mapping[str, Any]) -> bool:
         """By the shape."""
@@ -116,10 +118,11 @@ class EllipsoidKind(OneModel["EllipsoidJob", "EnclosingEllipsoid", "EllipsoidMod
         from coremargin.maths.margin import ratio
         from coremargin.models.ellipsoid import EllipsoidModel
         from coremargin.problems.common.model import record_of, transform_arrays
+        from coremargin.problems.common.result import STOPPED
         from coremargin.problems.ellipsoid.block_bounds import unit_ball
 
         source, support, frame, d = problem.source, state.support, state.frame, problem.source.features
-        found = Radius(
+        found = Bounds(
             status="stopped" if state.status in STOPPED else state.status,
             reason="",
             lower=state.lower if len(support) else None,
@@ -127,34 +130,25 @@ class EllipsoidKind(OneModel["EllipsoidJob", "EnclosingEllipsoid", "EllipsoidMod
             kind="volume_radius",
         )
         about: dict[str, Any] = {"rank": frame.rank or d}
-        if problem.code is not None:
-            about["only"] = source.classes[problem.code]
+        if problem.only is not None:
+            about["only"] = source.classes[problem.enclosed.code]
         record = record_of(source, None, found, self.name, job.parameters(), len(support), **about)
         certificate = record["certificate"]
         if certificate["ratio"] is not None:
             certificate["ratio"] = ratio(state.lower, state.upper) ** frame.rank
-        span: dict[str, Any] = {}
         best = unit_ball(d)  # of a run that ended before anything was solved, which claims nothing
         if frame.rank:
             best = state.best.of_frame(frame)
-        if frame.rank and frame.rank < frame.features:
-            span = {
+        numbers = {"centre": best.centre, "axes": best.factor, "alpha": support.weights, "coreset_ids": support.ids}
+        if 0 < frame.rank < frame.features:
+            numbers |= {
                 "span_columns": frame.columns,
                 "span_slopes": frame.slopes,
                 "span_offsets": frame.offsets,
                 "span_residuals": state.residual,
             }
-        transform = {name: one for name, one in transform_arrays(source).items() if name != "extra"}
-        return EllipsoidModel(
-            record,
-            centre=best.centre,
-            axes=best.factor,
-            alpha=support.weights,
-            coreset_ids=support.ids,
-            coreset_x=as_kept(source, support.ids, support.rows),
-            **span,
-            **transform,
-        )
+        rows = as_kept(source, support.ids, support.rows)
+        return EllipsoidModel(record, numbers | transform_arrays(source), rows)
 
     def claims(self, model: EllipsoidModel) -> VolumeClaims:
         """A volume."""
@@ -162,29 +156,21 @@ class EllipsoidKind(OneModel["EllipsoidJob", "EnclosingEllipsoid", "EllipsoidMod
 
     def facts(self, problem: EnclosingEllipsoid, state: EllipsoidState) -> dict[str, Any]:
         """Why the run ended, and the histogram of levels."""
-        return {
-            "reason": STOPPED.get(state.status, state.status),
-            "distances": {
-                "high": state.high,
-                "rows": state.histogram.tolist(),
-                "centre": "stages" if state.in_stages else "final",
-            },
-        }
+        from coremargin.problems.common.result import STOPPED
+
+        centre = "stages" if state.in_stages else "final"
+        reason = {"reason": STOPPED.get(state.status, state.status)}
+        return reason | describe_distances(problem.enclosed, state, centre)
 
     def rows_meant(self, model: EllipsoidModel) -> str:
         """All rows, or those of a class."""
-        return enclosed_rows(model)
+        return describe_enclosed(model)
 
     def report(self, folder: Path, name: str) -> str:
         """The HTML page of a model."""
         from coremargin.problems.ellipsoid import report
 
         return report.page_of(folder, name)
-
-
-def enclosed_rows(model: Any) -> str:
-    """Which rows an ellipsoid is about, for people."""
-    return f"all {model.rows:,} rows" if model.only is None else f"all rows of class {model.only!r}"
 
 
 def describe_span(model: Any) -> str:

@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from coremargin.data.parts import kept_of, parts_of
 from coremargin.maths.rows import dense, take, tiles
 from coremargin.problems.ball.block_bounds import CENTRE, REFERENCE
-from coremargin.problems.ball.probe import binned, counts
+from coremargin.problems.common.driver_rows import ids_in_chunks
 from coremargin.problems.common.sent import SentRows
 from coremargin.problems.common.state_arrays import state_from_arrays, state_to_arrays
+from coremargin.problems.one_class.rows import binned, enclosed
 
 if TYPE_CHECKING:
     from coremargin.data.parts import Part
@@ -88,11 +89,7 @@ class LevelProbe:
 
     def narrow(self, block: Block) -> LevelProbe:
         """The same probe with the known rows of this block only."""
-        chunks = np.array(block.chunks)
-        first = np.searchsorted(self.known_ids, chunks * self.chunk_rows)
-        stop = np.searchsorted(self.known_ids, (chunks + 1) * self.chunk_rows)
-        known = [self.known_ids[a:b] for a, b in zip(first.tolist(), stop.tolist(), strict=True) if a < b]
-        return replace(self, known_ids=np.concatenate([self.known_ids[:0], *known]))
+        return replace(self, known_ids=ids_in_chunks(self.known_ids, block.chunks, self.chunk_rows))
 
     def empty(self) -> LevelSummary:
         """The summary of no rows."""
@@ -123,7 +120,7 @@ class LevelProbe:
 
     def _measure(self, part: Part) -> LevelSummary:
         """The summary of a chunk or a part of it, which names no chunk."""
-        counted = counts(part.codes, part.weights, self.code)
+        counted = enclosed(part.codes, part.weights, self.code)
         mine = np.flatnonzero(counted)
         rows = part.rows if len(mine) == len(counted) else take(part.rows, mine)
         ids = part.start + mine

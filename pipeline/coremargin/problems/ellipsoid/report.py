@@ -13,21 +13,15 @@ import numpy as np
 from coremargin.formats.model_record import FILE
 from coremargin.maths.enclosing_ellipsoid import Ellipsoid, take_columns
 from coremargin.maths.rows import dense
-from coremargin.problems.ball.report import bins_of, histogram
-from coremargin.problems.common.report import CORESET_SHOWN, open_arrays, rows_of_proof
-from coremargin.report import charts, page, rounds, rulers, svg
+from coremargin.problems.common.report import open_arrays, rows_of_proof
+from coremargin.problems.one_class.report import circle, enclosed_view, picture, support_view
+from coremargin.report import charts, page, rounds, rulers
 from coremargin.report import view as pages
 from coremargin.report.numbers import finite, precision_for, significant
-from coremargin.report.svg import Frame, Scale
 
 if TYPE_CHECKING:
-    from markupsafe import Markup
-
     from coremargin.maths.rows import Rows
     from coremargin.report.page import Json
-
-#: Corners of the polygon of an ellipse.
-_CORNERS = 180
 
 
 def page_of(folder: Path, name: str) -> str:
@@ -64,32 +58,28 @@ def render(
     gap = rounds.Column("Gap of volumes", lambda row: significant(of_volumes(row, rank)["gap"]))
     table = (
         *(rounds.NUMBER, rounds.KIND, *bounds, gap),
-        *(counted("Pool rows", "pool_rows"), counted("Coreset", "coreset_rows"), counted("New rows", "new_rows")),
+        *(counted("Working set", "pool_rows"), counted("Coreset", "coreset_rows"), counted("New rows", "new_rows")),
         *(*rounds.CHUNKS, *rounds.COSTS),
     )
     view = pages.view(model, run, records, table, name)
     drawn = charts.by_round(records, run, claims, of="volume radius", closing=False)
     if any(row["gap"] is not None for row in shares):
         drawn["gaps"] = charts.drawings(charts.HALF, partial(charts.gaps, shares, claims.epsilon))
-    bins = bins_of(run.get("distances") or {})
-    digits = precision_for(None, level)
-    drawn["distances"] = charts.drawings(charts.FULL, partial(histogram, bins, level, digits)) if bins else None
     of_radius = replace(claims, epsilon=1.0 - (1.0 - claims.epsilon) ** (1.0 / rank))
-    drawn |= {"ruler": rulers.value(of_radius), "picture": None}
+    drawn |= {"ruler": rulers.value(of_radius, "volume radius", "ellipsoid"), "picture": None}
     if rank == 2 and level:
-        drawn["picture"] = charts.drawings(charts.HALF, partial(picture, one, level, mine))
-    view |= claims.view() | {
+        outline = one.centre + np.linalg.solve(one.factor, circle(np.zeros(2), level).T).T
+        drawn["picture"] = charts.drawings(charts.HALF, partial(picture, outline, one.centre, mine, "ellipse"))
+    digits = precision_for(None, level)
+    away = one.levels(mine) if len(mine) else np.zeros(len(support["alpha"]))
+    view |= claims.view() | enclosed_view(model, run, level, digits) | support_view(support, away)
+    view |= {
         "charts": drawn,
-        "only": model.get("only"),
         "rank": rank,
         "features": model.get("features"),
         "columns": [int(column) for column in columns],
-        "bins": [{"low": low, "high": high, "rows": number} for low, high, number in bins],
-        "seen": sum(number for _, _, number in bins),
         "level": level,
         "digits": digits,
-        "support": support_rows(support, one.levels(mine) if len(mine) else np.zeros(len(support["alpha"]))),
-        "weights": precision_for(None, float(np.max(support["alpha"], initial=0.0))),
     }
     return page.template("problems/ellipsoid/report.html.j2").render(view)
 
@@ -101,40 +91,3 @@ def of_volumes(row: Json, rank: int) -> dict[str, Any]:
         return {**row, "lower": None, "upper": None, "gap": None}
     share = (lower / upper) ** rank
     return {**row, "lower": share, "upper": 1.0, "gap": 1.0 - share}
-
-
-def support_rows(support: Mapping[str, Any], levels: Any) -> list[dict[str, Any]]:
-    """The heaviest rows with their distances (m,) from the centre, ties by id."""
-    ids, alpha = support["coreset_ids"], support["alpha"]
-    heaviest = float(alpha.max(initial=0.0)) or 1.0
-    return [
-        {
-            "id": int(ids[k]),
-            "alpha": float(alpha[k]),
-            "share": 100.0 * float(alpha[k]) / heaviest,
-            "distance": float(levels[k]),
-        }
-        for k in np.lexsort((ids, -alpha))[:CORESET_SHOWN]
-    ]
-
-
-def picture(one: Ellipsoid, level: float, rows: Any, width: int) -> Markup:
-    """The ellipse of two features at a level, its centre, and the rows (m, 2) on it."""
-    angles = 2 * np.pi * np.arange(_CORNERS) / _CORNERS
-    corners = one.centre + level * np.linalg.solve(one.factor, [np.cos(angles), np.sin(angles)]).T
-    frame = Frame(width, round(0.9 * width), 62, 12, 12, 46)
-    low, high = corners.min(axis=0), corners.max(axis=0)
-    room = 0.05 * (high - low)
-    x = Scale(low[0] - room[0], high[0] + room[0], frame.left, width - frame.right)
-    y = Scale(low[1] - room[1], high[1] + room[1], frame.height - frame.bottom, frame.top)
-    ticks = svg.nice_ticks(y.low, y.high, 5)
-    middle = x(one.centre[0]), y(one.centre[1])
-    parts = [
-        svg.value_axis(frame, y, ticks, svg.tick_labels(ticks)[0]),
-        svg.path([(x(a), y(b)) for a, b in corners], "ellipse", closed=True),
-        *(svg.tag("circle", cx=x(a), cy=y(b), r=3.5, class_="dot-upper") for a, b in rows),
-        svg.tag("circle", cx=middle[0], cy=middle[1], r=3.5, class_="dot-lower"),
-        svg.number_axis(frame, x, "first feature"),
-    ]
-    description = f"The ellipse, its centre, and the {len(rows)} rows on it that allow none of less area."
-    return svg.drawing("picture", frame, "The ellipse", description, parts)

@@ -21,25 +21,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.data.folds import fold_of
-from coremargin.data.parts import parts_of
 from coremargin.data.resident import at_hand
 from coremargin.data.view import bytes_read
 from coremargin.engine.loop import OutOfTime
 from coremargin.engine.problem import BaseProblem, CannotWarmStart, Round
 from coremargin.engine.protocols import Block
 from coremargin.maths.breakdown import BREAKDOWNS
-from coremargin.maths.compact import compact, light, poured
 from coremargin.maths.margin import ratio
 from coremargin.maths.rows import of_dense, take
 from coremargin.maths.stopping import may_stop
-from coremargin.problems.common.classes import check_scale, count_weighted_rows, mask_zero_weights
+from coremargin.problems.common.classes import check_scale, count_weighted_rows
 from coremargin.problems.common.driver_rows import DriverRows
-from coremargin.problems.common.sample import Sample
+from coremargin.problems.common.sample import LabelledSample, Sample, read_labelled_samples
 from coremargin.problems.common.threads import map_in_threads
 from coremargin.problems.common.warm_start import TOO_MANY, RowFetcher, most_cached_rows
-from coremargin.problems.fleet.evaluator import Ensemble, Evaluator
-from coremargin.problems.fleet.plan import MemberState
-from coremargin.problems.fleet.probe import FleetProbe, FleetSummary, MemberView
+from coremargin.problems.fleet.probe import Ensemble, Evaluator, FleetProbe, FleetSummary, MemberView
 from coremargin.problems.fleet.shared_rows import (
     SharedRows,
     held_rows,
@@ -48,19 +44,22 @@ from coremargin.problems.fleet.shared_rows import (
     with_rows,
     without_rows,
 )
+from coremargin.problems.hard.state import HardMarginState
+from coremargin.problems.soft.state import SoftState
 
 if TYPE_CHECKING:
     from coremargin.data.difference import Difference
-    from coremargin.data.source import Source
     from coremargin.engine.allowance import Allowance
     from coremargin.engine.memory_need import MemoryNeed
     from coremargin.maths.rows import Rows
     from coremargin.problems.common.result import Result
     from coremargin.problems.fleet.member_kinds import MemberKind
-    from coremargin.problems.fleet.plan import FleetPlan
+    from coremargin.problems.fleet.plan import FleetPlan, MemberState
 
 Array = NDArray[np.float64]
 
+#: Fields of a state that are one array each.
+_STORED = ("round", "scans", "evaluated", "confusion", "sample_bytes", "as_read")
 #: Names of the warm-start arrays that identify the members.
 _CODES, _COSTS = "plan_codes", "plan_costs"
 
@@ -107,30 +106,15 @@ class FleetState:
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Plain arrays, exact; the problem's ``restore`` gives the same bits back."""
-        own = {
-            "round": np.array(self.round),
-            "scans": np.array(self.scans),
-            "evaluated": np.array(self.evaluated),
-            "confusion": self.confusion,
-            "sample_bytes": np.array(self.sample_bytes),
-            "as_read": np.array(self.as_read),
-        }
+        own = {name: np.asarray(getattr(self, name)) for name in _STORED}
         members = pack_arrays([member.to_arrays() for member in self.members])
         return own | self.shared_rows.to_arrays("shared") | members
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], members: Sequence[MemberState]) -> FleetState:
         """Inverse of ``to_arrays``, with the states of the members."""
-        return cls(
-            round=int(arrays["round"]),
-            scans=int(arrays["scans"]),
-            members=tuple(members),
-            shared_rows=SharedRows.from_arrays("shared", arrays),
-            evaluated=bool(arrays["evaluated"]),
-            confusion=arrays["confusion"],
-            sample_bytes=int(arrays["sample_bytes"]),
-            as_read=bool(arrays["as_read"]),
-        )
+        own: dict[str, Any] = {name: arrays[name] if arrays[name].ndim else arrays[name].item() for name in _STORED}
+        return cls(members=tuple(members), shared_rows=SharedRows.from_arrays("shared", arrays), **own)
 
 
 def common_status(statuses: Sequence[str]) -> str:
@@ -138,49 +122,6 @@ def common_status(statuses: Sequence[str]) -> str:
     if "running" in statuses:
         return "running"
     return next((status for status in statuses if status != "certified"), "certified")
-
-
-@dataclass(frozen=True)
-class SampleRows:
-    """The chunks that were read first, and their labelled rows, of any class.
-
-    ids (m,), rows (m, d), codes (m,); weights (m,), None: all 1. nbytes: what was read for them.
-    """
-
-    chunks: list[int]
-    ids: NDArray[np.int64]
-    rows: Rows
-    codes: NDArray[np.int32]
-    weights: Array | None
-    nbytes: int
-
-
-def read_sample(sources: Sequence[Source], chunks: list[int], *, compacted: bool) -> list[SampleRows]:
-    """The rows of some chunks in each of these sources, which are views of the same store, chunk by chunk.
-
-    compacted: rows stay in memory, in the form that takes the least. What is read counts for the first source.
-    """
-    first = sources[0]
-    ids, codes, weights = [], [], []
-    rows: list[list[Rows]] = [[] for _ in sources]
-    for chunk in chunks:
-        may_stop()
-        for source, found in zip(sources, rows, strict=True):
-            for part in parts_of(source, chunk):
-                code = mask_zero_weights(part.codes, part.weights)
-                mine = np.flatnonzero(code >= 0)
-                found.append(light(take(part.rows, mine)) if compacted else take(part.rows, mine))
-                if source is first:  # all have the same labels
-                    ids.append(mine + part.start)
-                    codes.append(code[mine])
-                    weights += [] if part.weights is None else [part.weights[mine]]
-    count = sum(first.span(chunk)[1] - first.span(chunk)[0] for chunk in chunks)
-    read = [bytes_read(first, count), *(0 for _ in sources[1:])]
-    known = np.concatenate(ids), np.concatenate(codes), np.concatenate(weights) if weights else None
-    return [
-        SampleRows(chunks, known[0], compact(found) if compacted else poured(found), *known[1:], nbytes)
-        for found, nbytes in zip(rows, read, strict=True)
-    ]
 
 
 @dataclass(frozen=True)
@@ -263,14 +204,9 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
         return self.plan.folds > 0 or not self.stage_chunks
 
     @property
-    def all_cached(self) -> bool:
-        """Whether all labelled rows are held from the start, in the form that takes the least memory."""
-        return all(self.kind.holds_all(member.problem) for member in self.plan.members)
-
-    @property
     def holds_all_rows(self) -> bool:
-        """Whether all labelled rows are held."""
-        return self.all_cached
+        """Whether all labelled rows are held from the start, in the form that takes the least memory."""
+        return all(member.problem.holds_all_rows for member in self.plan.members)
 
     def skip(self, state: FleetState) -> NDArray[np.bool_]:
         """Chunks (c,) that no member needs; none if the scan is only for evaluation."""
@@ -304,44 +240,37 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
 
     def _stages(self, state: FleetState) -> int:
         """How many stages the first read has, 0: none."""
-        return max(self.kind.stages(member) for member in state.members)
+        return max(member.stages for member in state.members)
 
     # Start
 
     def start(self) -> FleetState:
         """Solve all members on one sample; along C each from the solution before."""
-        return self.solve_sample(*read_sample([self.source], self.sample_chunks, compacted=self.all_cached))
+        return self.solve_sample(*read_labelled_samples([self.source], self.sample_chunks, stay=self.holds_all_rows))
 
-    def solve_sample(self, sample: SampleRows) -> FleetState:
+    def solve_sample(self, sample: LabelledSample) -> FleetState:
         """The state before the first scan, from the rows of the sample."""
-        ids, rows, codes, weights = sample.ids, sample.rows, sample.codes, sample.weights
-        fold = fold_of(ids, self.plan.folds, self.plan.seed) if self.plan.folds else None
+        fold = fold_of(sample.ids, self.plan.folds, self.plan.seed) if self.plan.folds else None
 
         def solve_path(path: list[int]) -> list[tuple[int, tuple[MemberState, Array]]]:
-            member_view, (positive, negative) = self.member_views[path[0]], self._problem(path[0]).codes
-            shown = member_view.codes(codes, fold)
-            mine = np.flatnonzero((shown == positive) | (shown == negative))
-            signs = np.where(shown[mine] == positive, 1, -1).astype(np.int8)
-            if len(mine) == len(ids):  # the same rows for all members
-                return self._solve_path(path, Sample(sample.chunks, ids, rows, signs, weights))
-            own_weights = None if weights is None else weights[mine]
-            return self._solve_path(path, Sample(sample.chunks, ids[mine], take(rows, mine), signs, own_weights))
+            shown = self.member_views[path[0]].codes(sample.codes, fold)
+            return self._solve_path(path, sample.of_classes(shown, *self._problem(path[0]).codes))
 
         paths = self.plan.regularisation_paths
-        most = self.kind.parallel_solves(self.source, [len(ids)] * len(paths))
+        most = self.kind.parallel_solves(self.source, [len(sample.ids)] * len(paths))
         found = dict(entry for path in map_in_threads(solve_path, paths, most) for entry in path)
         states, distances = zip(*(found[number] for number in range(len(found))), strict=True)
         members = self.kind.trim_rows(self.source, states, distances)
         counted = 4 * self.source.rows if self.plan.folds else 0  # the labels were read once, to count the folds
         evaluator = self._evaluator(members, final=True)
-        evaluated = self.kind.evaluated_in_stages and self.kind.stages(members[0])
+        evaluated = self.kind.evaluated_in_stages and members[0].stages
         begun = FleetState(
             round=0,
             scans=0,
             members=tuple(members),
-            shared_rows=self.shared_rows(members, [DriverRows(ids, rows)]),
+            shared_rows=self.shared_rows(members, [DriverRows(sample.ids, sample.rows)]),
             evaluated=False,
-            confusion=evaluator.evaluate(rows, codes) if evaluated else evaluator.no_rows(),
+            confusion=evaluator.evaluate(sample.rows, sample.codes) if evaluated else evaluator.no_rows(),
             sample_bytes=sample.nbytes + counted,
         )
         # The sample is the first stage of a scan, if there are stages; with a single stage that scan is over.
@@ -384,7 +313,7 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
 
     def shared_rows(self, states: Iterable[MemberState], parts: Sequence[DriverRows]) -> SharedRows:
         """The rows that these states hold, each once, from the first of the parts that has it."""
-        if self.all_cached:
+        if self.holds_all_rows:
             return SharedRows(parts[0].ids, parts[0].rows)
         wanted = [own.ids for state in states for own in held_rows(state).values()]
         return SharedRows.collect(np.unique(np.concatenate(wanted)), parts, self.source.dtype)
@@ -453,7 +382,7 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
     ) -> list[_UpdatedMember | None]:
         """The running members after a scan, solved in parallel; None for those beyond the time limit."""
         known = np.union1d(state.shared_rows.ids, summary.row_id)
-        as_read = self.all_cached or self.kind.rows_as_read
+        as_read = self.holds_all_rows or self.kind.rows_as_read
 
         def update_member(entry: tuple[int, int]) -> _UpdatedMember | None:
             place, number = entry
@@ -492,11 +421,11 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
     def with_joining_members(self, state: FleetState) -> FleetState:
         """With members that are done but query again what is read for others, so that none reads it alone later."""
         running = self.running(state)
-        if not running or len(running) == len(state.members):
+        if not self.kind.keeps_sums or not running or len(running) == len(state.members):
             return state
         chunks, members = np.flatnonzero(~self.skip(state)), list(state.members)
         for number in sorted(set(range(len(members))) - set(running)):
-            again = self.kind.joining(self._problem(number), members[number], chunks)
+            again = self._problem(number).joining(members[number], chunks)
             members[number] = members[number] if again is None else again
         return replace(state, members=tuple(members))
 
@@ -517,11 +446,10 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
         return self._evaluator(state.members, final=final)
 
     def hypothesis(self, number: int, state: MemberState) -> Array:
-        """(w, b) (d + 1,) of a member: final if it is done, else the newest."""
+        """(w, b) (d + 1,) of a member: final if it is done; of a soft margin that is not, the newest."""
         problem = self._problem(number)
-        newest = None if problem.done(state) else self.kind.newest(state)
-        if newest is not None:
-            return newest
+        if isinstance(state, SoftState) and not problem.done(state):
+            return state.newest
         found = problem.result(state)
         return np.append(found.w, found.b)
 
@@ -532,7 +460,8 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
 
     def _evaluate_separated(self, state: FleetState) -> FleetState:
         """Evaluated without a scan, if all members are proven to separate all rows."""
-        if self.plan.folds or self.running(state) or not all(self.kind.separates(own) for own in state.members):
+        separated = all(isinstance(own, HardMarginState) and own.lower > 0 for own in state.members)
+        if self.plan.folds or not separated or self.running(state):
             return state
         right = np.diag(count_weighted_rows(self.source)[self.plan.codes])
         confusion = np.stack([right] * len(self.plan.ensembles))
@@ -627,11 +556,11 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
 
     def _members_without_sums(self, state: FleetState) -> dict[int, MemberState]:
         """By number, the members that were proven by scans, in states that query all rows once more."""
-        if self.all_cached or not self.kind.warm_starts:
+        if self.holds_all_rows or not self.kind.keeps_sums:
             return {}
-        querying = dict[int, MemberState]()
-        for number, member in enumerate(self.plan.members):
-            state_of_query = self.kind.querying_all(member.problem, with_rows(state.members[number], state.shared_rows))
+        querying: dict[int, MemberState] = {}
+        for number, own in enumerate(state.members):
+            state_of_query = self._problem(number).asking_all(with_rows(own, state.shared_rows))
             if state_of_query is not None:
                 querying[number] = state_of_query
         return querying
@@ -639,7 +568,7 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
     def _with_missing_sums(self, state: FleetState, allowance: Allowance) -> FleetState:
         """With the warm-start sums of members that were proven by scans, from rows that are in memory."""
         members, querying = list(state.members), self._members_without_sums(state)
-        work = sum(self.kind.work_of_query(self._problem(number)) for number in querying)
+        work = sum(self._problem(number).work_of_sums for number in querying)
         if not querying or not allowance.pays(work):
             return state
         for number, own in querying.items():
@@ -647,7 +576,7 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
         probe = self.probe(replace(state, members=tuple(members)))
         found = probe(self.source, Block(0, tuple(range(self.source.chunks))))
         for place, (number, own) in enumerate(querying.items()):
-            members[number] = without_rows(self.kind.with_sums(self._problem(number), own, found.part(place)))
+            members[number] = without_rows(self._problem(number).summed(own, found.part(place)))
         parts = [state.shared_rows, DriverRows(found.row_id, found.row_x)]
         return replace(state, members=tuple(members), shared_rows=self.shared_rows(members, parts))
 
@@ -656,19 +585,21 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
 
         How the members do together is not counted then, unless a scan is made anyway.
         """
-        if not self.kind.warm_starts or not arrays or self.all_cached:
+        if not self.kind.warm_starts or not arrays or self.holds_all_rows:
             raise CannotWarmStart("models that scans of all rows prove together are always trained from scratch")
         if not all(np.array_equal(arrays[name], value) for name, value in self._identity_arrays().items()):
             raise CannotWarmStart("the rows are of other classes than before")
         before = self.restore(arrays)
         room = self.kind.warm_start_rows(self._problem(0), len(before.members))
         fetched = RowFetcher(self.source, room)
-        members, parts = list[MemberState](), [DriverRows(before.shared_rows.ids, before.shared_rows.rows)]
+        members: list[MemberState] = []
+        parts = [DriverRows(before.shared_rows.ids, before.shared_rows.rows)]
         fold = fold_of(difference.ids, self.plan.folds, self.plan.seed) if self.plan.folds else None
         for member, view, own in zip(self.plan.members, self.member_views, before.members, strict=True):
             may_stop()
             held = with_rows(own, before.shared_rows, as_read=self.kind.rows_as_read)
-            state = self.kind.warm_start(member.problem, held, _difference_of(difference, view, fold), fetched)
+            problem: Any = member.problem
+            state = problem.warm_start_from(held, _difference_of(difference, view, fold), fetched)
             for some in held_rows(state).values():
                 new = np.flatnonzero(np.isin(some.ids, before.shared_rows.ids, invert=True))
                 parts += [DriverRows(some.ids[new], take(some.rows, new))] if len(new) else []

@@ -18,11 +18,13 @@ from numpy.typing import NDArray
 from coremargin.engine.problem import BaseProblem, Round
 from coremargin.engine.protocols import Block
 from coremargin.maths.margin import ratio
+from coremargin.maths.named import below, under
 from coremargin.maths.stopping import may_stop
-from coremargin.problems.fleet.fleet import common_status, read_sample
+from coremargin.problems.common.sample import read_labelled_samples
+from coremargin.problems.fleet.fleet import common_status
 
 if TYPE_CHECKING:
-    from coremargin.data.mapped_each import MappedEach
+    from coremargin.data.mapped import MappedEach
     from coremargin.data.source import Source
     from coremargin.engine.memory_need import MemoryNeed
     from coremargin.problems.fleet.fleet import Fleet, FleetState
@@ -95,8 +97,8 @@ class GammaProbe:
 
     def from_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> GammaSummary:
         """A summary from a checkpoint."""
-        pairs = zip(self.probes, _split_arrays(arrays, len(self.probes)), strict=True)
-        return GammaSummary(tuple(probe.from_arrays(own) for probe, own in pairs))
+        parts = (probe.from_arrays(below(str(k), arrays)) for k, probe in enumerate(self.probes))
+        return GammaSummary(tuple(parts))
 
     def __call__(self, source: Source, block: Block) -> GammaSummary:
         """The summaries of a block: in memory are one chunk as stored, and its rows as mapped for one fleet."""
@@ -117,15 +119,7 @@ def _without_chunks(block: Block, skipped: NDArray[np.intp]) -> Block:
 
 def _number_arrays(parts: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
     """The arrays of several fleets, with the number of the fleet before each name."""
-    return {f"{number}.{name}": values for number, own in enumerate(parts) for name, values in own.items()}
-
-
-def _split_arrays(arrays: Mapping[str, NDArray[Any]], count: int) -> list[dict[str, NDArray[Any]]]:
-    """Inverse of ``_number_arrays``; other arrays are ignored."""
-    heads = [f"{number}." for number in range(count)]
-    return [
-        {name.removeprefix(head): values for name, values in arrays.items() if name.startswith(head)} for head in heads
-    ]
+    return {name: values for number, own in enumerate(parts) for name, values in under(str(number), own).items()}
 
 
 @dataclass(frozen=True)
@@ -178,7 +172,7 @@ class GammaFleet(BaseProblem[GammaState, GammaSummary]):
     def start(self) -> GammaState:
         """Solve all fleets on one sample."""
         views = [fleet.source for fleet in self.parts]
-        samples = read_sample(views, self.sample_chunks, compacted=self.parts[0].all_cached)
+        samples = read_labelled_samples(views, self.sample_chunks, stay=self.parts[0].holds_all_rows)
         states = list[Any]()
         for fleet in self.parts:
             may_stop()
@@ -192,8 +186,7 @@ class GammaFleet(BaseProblem[GammaState, GammaSummary]):
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> GammaState:
         """A state from a checkpoint."""
-        pairs = zip(self.parts, _split_arrays(arrays, len(self.parts)), strict=True)
-        states = tuple(fleet.restore(own) for fleet, own in pairs)
+        states = tuple(fleet.restore(below(str(k), arrays)) for k, fleet in enumerate(self.parts))
         return GammaState(int(arrays["round"]), int(arrays["scans"]), states)
 
     def queried(self, state: GammaState) -> list[int]:

@@ -39,9 +39,9 @@ class AnyFleet(Kind[J, P, "FleetModel"]):
 
     def verdict(self, outcome: Outcome, job: J) -> list[str]:
         """How many members are proven, and their accuracies."""
-        from coremargin.problems.fleet import messages
+        from coremargin.problems.fleet.outcome import describe_verdict
 
-        return messages.describe_verdict(cast("FleetModel", outcome.model), job.epsilon, outcome.run.get("as_read"))
+        return describe_verdict(cast("FleetModel", outcome.model), job.epsilon, outcome.run.get("as_read"))
 
     def describe_bounds(self, bounds: str, record: Mapping[str, Any]) -> str:
         """How many members are proven, and the bounds of the one with the lowest ratio."""
@@ -50,9 +50,9 @@ class AnyFleet(Kind[J, P, "FleetModel"]):
 
     def describe(self, path: Path, model: FleetModel, made: Sequence[tuple[str, str]]) -> list[str]:
         """The claims of the members, and their accuracies."""
-        from coremargin.problems.fleet import messages
+        from coremargin.problems.fleet.outcome import describe_models
 
-        return messages.describe_fleet(path, model, made)
+        return describe_models(path, model, made)
 
     def report(self, folder: Path, name: str) -> str:
         """The page of a fleet's folder."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from msgspec.structs import replace
 
-from coremargin.data.mapped_each import MappedEach
+from coremargin.data.mapped import MappedEach
 from coremargin.problems.fleet.fleet import Fleet
 from coremargin.problems.fleet.gammas import GammaFleet
 from coremargin.problems.fleet.member_kinds import HardMargins, PartitionedMargins, SoftMargins

@@ -18,7 +18,7 @@ from coremargin.errors import UsageError
 from coremargin.maths.rows import products
 from coremargin.problems.common.sizes import float64_row_bytes, row_bytes
 from coremargin.problems.common.threads import MOST_THREADS
-from coremargin.problems.fleet.probe import FleetProbe, HardFleetProbe, SoftFleetProbe, most_wanted
+from coremargin.problems.fleet.probe import FleetProbe, HardFleetProbe, most_wanted
 from coremargin.problems.fleet.shared_rows import SharedRows, replace_rows, with_rows, without_rows
 from coremargin.problems.soft.block_minimisation import CACHED_PART, BlockMinimisation
 from coremargin.problems.soft.probe import StageProbe
@@ -27,10 +27,8 @@ from coremargin.problems.soft.warm_start import lightened
 from coremargin.spec import format_size
 
 if TYPE_CHECKING:
-    from coremargin.data.difference import Difference
     from coremargin.data.source import Source
     from coremargin.problems.common.sample import Sample
-    from coremargin.problems.common.warm_start import RowFetcher
     from coremargin.problems.fleet.plan import MemberState
     from coremargin.problems.hard.hard_margin import HardMargin
     from coremargin.problems.hard.state import HardMarginState
@@ -45,24 +43,17 @@ S = TypeVar("S", bound="MemberState")  #: its state
 class MemberKind(ABC, Generic[P, S]):
     """One kind of members, as a set of functions on problems and states. Its objects never change."""
 
-    probe: ClassVar[type[FleetProbe]]  #: the query of all members
+    probe: ClassVar[type[FleetProbe]] = FleetProbe  #: the query of all members
     needs_rows: ClassVar[bool] = False  #: queries and results depend on the rows that a member holds
     separate_pools: ClassVar[bool] = False  #: each member has a part of the memory for rows of its own
     evaluated_in_stages: bool = False  #: confusion is counted as the stages are read
     rows_as_read: ClassVar[bool] = False  #: members hold rows in the store's precision, and not all in float64
     warm_starts: ClassVar[bool] = False  #: members can start from an earlier commit of their rows
+    keeps_sums: ClassVar[bool] = False  #: done members may query rows again, for the sums that a warm start needs
     in_parts: ClassVar[bool] = False  #: a scan is made in parts, each of which all members must take
 
     def check(self, problem: P) -> None:
         """Raise UsageError if the memory does not suffice; problem: of any member."""
-
-    def holds_all(self, problem: P) -> bool:
-        """Whether all labelled rows are held from the start, in the form that takes the least memory."""
-        return False
-
-    def stages(self, state: S) -> int:
-        """How many stages the first read has, 0: none."""
-        return 0
 
     def part(self, problem: P, state: S) -> int:
         """Finished parts of the present scan, 0 when it is over."""
@@ -76,17 +67,9 @@ class MemberKind(ABC, Generic[P, S]):
     def may_be_final(self, problem: P, state: S) -> bool:
         """Whether the next scan queries, over all rows, a hypothesis that may be the final one."""
 
-    def newest(self, state: S) -> Array | None:
-        """The hypothesis (d + 1,) of the next scan; None if a member has none before it is done."""
-        return None
-
-    def separates(self, state: S) -> bool:
-        """Whether the final hypothesis is proven to classify all labelled rows correctly."""
-        return False
-
     def rows_of_chunk(self, source: Source, memory_bytes: int, probes: Sequence[Any]) -> int:
-        """The most rows of a chunk that are sent for all members together: half of the memory, for all chunks."""
-        return max(1, memory_bytes // 2 // row_bytes(source) // source.chunks)
+        """The most rows of a chunk that are sent for all members together; without meaning for separate pools."""
+        return 1
 
     def update(self, problem: P, state: S, summary: Any) -> S:
         """The state after a scan."""
@@ -111,30 +94,9 @@ class MemberKind(ABC, Generic[P, S]):
 
     # Warm start
 
-    def joining(self, problem: P, state: S, chunks: NDArray[np.intp]) -> S | None:
-        """A done member, in a state that queries once more the chunks that others read; None if it has no need to."""
-        return None
-
-    def querying_all(self, problem: P, state: S) -> S | None:
-        """A last state that queries all rows once more for its warm-start arrays; None if it has these."""
-        return None
-
-    def work_of_query(self, problem: P) -> float:
-        """Multiply-adds of that query."""
-        return 0.0
-
-    def with_sums(self, problem: P, state: S, summary: Any) -> S:
-        """The last state after that query."""
-        return self.update(problem, state, summary)
-
     def warm_start_state(self, problem: P, state: S, most: int) -> S:
         """The part of a last state that a warm start needs; most: rows that it may keep."""
         return state
-
-    def warm_start(self, problem: P, state: S, difference: Difference, fetched: RowFetcher) -> S:
-        """The state after what has changed for a member. Raises CannotWarmStart."""
-        after: S = problem.warm_start_from(state, difference, fetched)
-        return after
 
     def warm_start_rows(self, problem: P, members: int) -> int:
         """The most rows that so many members may hold together after a warm start."""
@@ -146,10 +108,6 @@ class HardMargins(MemberKind["HardMargin", "HardMarginState"]):
 
     probe = HardFleetProbe
     needs_rows = separate_pools = warm_starts = True
-
-    def stages(self, state: HardMarginState) -> int:
-        """The stages in the state."""
-        return state.stages
 
     def part(self, problem: HardMargin, state: HardMarginState) -> int:
         """Finished stages, as long as there are more."""
@@ -164,10 +122,6 @@ class HardMargins(MemberKind["HardMargin", "HardMarginState"]):
     def may_be_final(self, problem: HardMargin, state: HardMarginState) -> bool:
         """Never."""
         return False
-
-    def separates(self, state: HardMarginState) -> bool:
-        """With a margin above 0."""
-        return state.lower > 0
 
     def warm_start_state(self, problem: HardMargin, state: HardMarginState, most: int) -> HardMarginState:
         """The rows with the lowest margins."""
@@ -191,16 +145,7 @@ class SoftMargins(MemberKind["SoftMargin", "SoftState"]):
 
     evaluated_in_stages: bool = True
 
-    probe = SoftFleetProbe
-    rows_as_read = warm_starts = True
-
-    def holds_all(self, problem: SoftMargin) -> bool:
-        """If they fit and row weights are the better model."""
-        return problem.all_cached
-
-    def stages(self, state: SoftState) -> int:
-        """The stages in the state."""
-        return state.stages
+    rows_as_read = warm_starts = keeps_sums = True
 
     def part(self, problem: SoftMargin, state: SoftState) -> int:
         """Finished stages, as long as there are more."""
@@ -221,35 +166,14 @@ class SoftMargins(MemberKind["SoftMargin", "SoftState"]):
         """Unless the scan is a stage and is not to be evaluated."""
         return self.evaluated_in_stages or state.reading is None
 
-    def newest(self, state: SoftState) -> Array | None:
-        """The newest hypothesis in the state."""
-        return state.newest
-
     def rows_of_chunk(self, source: Source, memory_bytes: int, probes: Sequence[Any]) -> int:
-        """As many as stages state; for scans half of the memory."""
-        of_stages = [probe.most for probe in probes if isinstance(probe, StageProbe)]
-        scans = len(of_stages) < len(probes)
-        return max(*of_stages, super().rows_of_chunk(source, memory_bytes, probes) if scans else 1, 1)
+        """As many as stages state; for scans half of the memory, for all chunks."""
+        of_scan = memory_bytes // 2 // row_bytes(source) // source.chunks
+        return max(1, *(probe.most if isinstance(probe, StageProbe) else of_scan for probe in probes))
 
     def warm_start_state(self, problem: SoftMargin, state: SoftState, most: int) -> SoftState:
         """Few rows of the sample; the cached rows are as few as possible."""
         return lightened(state, problem.source.dtype)
-
-    def joining(self, problem: SoftMargin, state: SoftState, chunks: NDArray[np.intp]) -> SoftState | None:
-        """A state that queries the chunks once more, if its hypothesis has moved far."""
-        return problem.joining(state, chunks)
-
-    def querying_all(self, problem: SoftMargin, state: SoftState) -> SoftState | None:
-        """A last state that queries all rows once more, if it was proven by scans."""
-        return problem.asking_all(state)
-
-    def work_of_query(self, problem: SoftMargin) -> float:
-        """Multiply-adds of that query."""
-        return problem.work_of_sums
-
-    def with_sums(self, problem: SoftMargin, state: SoftState, summary: Any) -> SoftState:
-        """The last state after that query."""
-        return problem.summed(state, summary)
 
     def warm_start_rows(self, problem: SoftMargin, members: int) -> int:
         """As many as one member alone: they share the rows."""
@@ -278,7 +202,6 @@ class PartitionedMargins(MemberKind[BlockMinimisation, SoftState]):
     memory_bytes: int
     count: int
 
-    probe = SoftFleetProbe
     in_parts = True
 
     def member(self, problem: SoftProblem) -> BlockMinimisation:
@@ -322,10 +245,6 @@ class PartitionedMargins(MemberKind[BlockMinimisation, SoftState]):
     def may_be_final(self, problem: BlockMinimisation, state: SoftState) -> bool:
         """In proofs, which query all rows."""
         return problem.proving(state)
-
-    def newest(self, state: SoftState) -> Array | None:
-        """The newest hypothesis in the state."""
-        return state.newest
 
     def part(self, problem: BlockMinimisation, state: SoftState) -> int:
         """Finished partitions of a pass."""

@@ -1,22 +1,31 @@
-"""Results of fleets as models, with the record that binds them together."""
+"""What comes of models trained together, of hyperplanes or kernels: the record that binds them, and its description.
+
+``describe_verdict`` is for the end of a run, ``describe_models`` for `coremargin show`.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from coremargin.data.transformed import untransformed
 from coremargin.formats.fleet_record import FORMAT, VERSION, fleet_status
-from coremargin.models.fleet import FleetModel
-from coremargin.models.fleet_record import chosen, evaluation, named, validation
+from coremargin.models.fleet import FleetModel, shown
+from coremargin.models.fleet_record import chosen, evaluation, named, setting_of, validation
+from coremargin.models.user_kernel import terms_of
+from coremargin.problems.common.messages import describe_maps
 from coremargin.problems.common.model import model_of
 from coremargin.problems.common.result import STOPPED
+from coremargin.report.text import count, explain_coreset, facts, listed, table
 from coremargin.version import version
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
+    from coremargin.data.source import Source
     from coremargin.formats.fleet_record import Setting
-    from coremargin.models.model import Model
+    from coremargin.models.single import Single
     from coremargin.problems.common.result import Result
     from coremargin.problems.fleet.fleet import Fleet, FleetState
     from coremargin.problems.fleet.gammas import GammaFleet
@@ -24,36 +33,87 @@ if TYPE_CHECKING:
     from coremargin.problems.fleet.spec import FleetJob
 
 
-def fleet_model(job: FleetJob, problem: Fleet | GammaFleet, state: Any) -> FleetModel:
-    """The models of all members, and their accuracies."""
-    source, first, states = problem.parts[0].source, problem.parts[0].plan, problem.states(state)
+@dataclass(frozen=True)
+class MemberModel:
+    """One of several models trained together; label: the class that it tells from the rest, None: all classes."""
+
+    name: str
+    label: Any
+    setting: Setting
+    fold: int | None
+    model: Single
+
+    @property
+    def entry(self) -> dict[str, Any]:
+        """Its entry in the record."""
+        claims = self.model.certificate
+        return {
+            "name": self.name,
+            "class": self.label,
+            **named(self.setting),
+            "fold": self.fold,
+            "status": self.model.status,
+            "lower": claims.lower,
+            "upper": claims.upper,
+            "ratio": claims.ratio,
+            "coreset_rows": claims.coreset_rows,
+        }
+
+
+def bind_models(
+    source: Source,
+    codes: Sequence[int],
+    problem: str,
+    parameters: dict[str, Any],
+    members: Sequence[MemberModel],
+    evaluations: list[dict[str, Any]],
+    *,
+    as_read: bool = False,
+) -> FleetModel:
+    """Models of one source, in the order of the record, and their accuracies.
+
+    as_read: these were counted while rows were read, so that the record claims none.
+    """
     stored = untransformed(source)
-    models = _member_models(job, problem, states)
-    settings: list[Setting] = [
-        (cost, gamma)
-        for gamma in (fleet.plan.gamma for fleet in problem.parts)
-        for cost in dict.fromkeys(member.cost for member in first.members)
-    ]
-    evaluations = evaluations_of(problem, states) if all(own.evaluated for own in states) else []
-    table = validation(evaluations, settings)
+    settings = list(dict.fromkeys(one.setting for one in members))
+    averages = validation(evaluations, settings)
     record = {
         "format": FORMAT,
         "version": VERSION,
-        "status": fleet_status([found.status for _, found in models]),
-        "problem": job.problem,
-        "parameters": job.parameters(),
-        "classes": [source.classes[code] for code in first.codes],
+        "status": fleet_status([one.model.status for one in members]),
+        "problem": problem,
+        "parameters": parameters,
+        "classes": [source.classes[code] for code in codes],
         "features": stored.features,
         "rows": source.rows,
         "dtype": stored.dtype.name,
         "store_digest": stored.digest,
-        "members": [entry | _claims_of(found) for entry, found in models],
-        "evaluations": None if any(own.as_read for own in states) else evaluations,
-        "validation": table,
-        "chosen": chosen(table, settings),
+        "members": [one.entry for one in members],
+        "evaluations": None if as_read else evaluations,
+        "validation": averages,
+        "chosen": chosen(averages, settings),
         "software": {"coremargin": version()},
     }
-    return FleetModel(record, {entry["name"]: found for entry, found in models})
+    return FleetModel(record, {one.name: one.model for one in members})
+
+
+def fleet_model(job: FleetJob, problem: Fleet | GammaFleet, state: Any) -> FleetModel:
+    """The models of all members, by fold, then by class, then by gamma and C; and their accuracies."""
+    plan, states = problem.parts[0].plan, problem.states(state)
+    found = [
+        (member, fleet, result)
+        for fleet, own in zip(problem.parts, states, strict=True)
+        for member, result in zip(fleet.plan.members, fleet.results(own), strict=True)
+    ]
+    places = {who: k for k, who in enumerate((member.fold, member.code) for member in plan.members)}
+    found.sort(key=lambda one: places[one[0].fold, one[0].code])
+    members = [_member_model(job, fleet, member, result) for member, fleet, result in found]
+    evaluations = evaluations_of(problem, states) if all(own.evaluated for own in states) else []
+    as_read = any(own.as_read for own in states)
+    source = problem.parts[0].source
+    return bind_models(
+        source, plan.codes.tolist(), job.problem, job.parameters(), members, evaluations, as_read=as_read
+    )
 
 
 def evaluations_of(problem: Fleet | GammaFleet, states: Sequence[FleetState]) -> list[dict[str, Any]]:
@@ -66,31 +126,18 @@ def evaluations_of(problem: Fleet | GammaFleet, states: Sequence[FleetState]) ->
     return sorted(found, key=lambda entry: -1 if entry["fold"] is None else int(entry["fold"]))
 
 
-def _member_models(
-    job: FleetJob, problem: Fleet | GammaFleet, states: Sequence[FleetState]
-) -> list[tuple[dict[str, Any], Model]]:
-    """Each member's entry in the record, and its model: by fold, then by class, then by gamma and C."""
-    found = [
-        (member, fleet, result)
-        for fleet, state in zip(problem.parts, states, strict=True)
-        for member, result in zip(fleet.plan.members, fleet.results(state), strict=True)
-    ]
-    places = {who: k for k, who in enumerate((one.fold, one.code) for one in problem.parts[0].plan.members)}
-    found.sort(key=lambda one: places[one[0].fold, one[0].code])
-    return [(_entry(member, fleet), _member_model(job, fleet, member, result)) for member, fleet, result in found]
-
-
-def _member_model(job: FleetJob, fleet: Fleet, member: Member, found: Result) -> Model:
+def _member_model(job: FleetJob, fleet: Fleet, member: Member, found: Result) -> MemberModel:
     problem, plan = member.problem, fleet.plan
+    label = None if member.code is None else fleet.source.classes[member.code]
     view = {
-        "class": None if member.code is None else fleet.source.classes[member.code],
+        "class": label,
         "fold": member.fold,
         "folds": None if member.fold is None else plan.folds,
         "fold_seed": None if member.fold is None else plan.seed,
     }
     whole = member.code is None and member.fold is None
     parameters = job.parameters_of(1.0 if member.cost is None else member.cost, plan.gamma)
-    return model_of(
+    model = model_of(
         problem.source,
         problem.codes,
         found,
@@ -99,22 +146,7 @@ def _member_model(job: FleetJob, fleet: Fleet, member: Member, found: Result) ->
         view=None if whole else view,
         store=fleet.source,
     )
-
-
-def _entry(member: Member, fleet: Fleet) -> dict[str, Any]:
-    label = None if member.code is None else fleet.source.classes[member.code]
-    return {"name": member.name, "class": label, **named((member.cost, fleet.plan.gamma)), "fold": member.fold}
-
-
-def _claims_of(model: Model) -> dict[str, Any]:
-    claims = model.certificate
-    return {
-        "status": model.status,
-        "lower": claims.lower,
-        "upper": claims.upper,
-        "ratio": claims.ratio,
-        "coreset_rows": claims.coreset_rows,
-    }
+    return MemberModel(member.name, label, (member.cost, plan.gamma), member.fold, model)
 
 
 def describe_end(statuses: Sequence[str], *, evaluated: bool) -> str:
@@ -122,3 +154,94 @@ def describe_end(statuses: Sequence[str], *, evaluated: bool) -> str:
     if not evaluated:
         return STOPPED["running"]
     return ", ".join(f"{statuses.count(status)} {status.replace('_', ' ')}" for status in dict.fromkeys(statuses))
+
+
+# Descriptions
+
+
+def describe_verdict(
+    fleet: FleetModel, epsilon: float, as_read: Sequence[Mapping[str, Any]] | None = None
+) -> list[str]:
+    """How many members are proven, and their accuracies; as_read: evaluations made while rows were read, if any."""
+    statuses = [entry["status"] for entry in fleet.record["members"]]
+    if set(statuses) == {"certified"}:
+        models = count(len(statuses), "model")
+        proven = f"certified: all {models} are proven to be within {epsilon} of the best possible."
+    else:
+        counts = ", ".join(
+            f"{statuses.count(status):,} {status.replace('_', ' ')}" for status in dict.fromkeys(sorted(statuses))
+        )
+        proven = f"of {count(len(statuses), 'model')}: {counts}; epsilon {epsilon}."
+    return [proven, *_describe_accuracies(fleet, as_read), *_describe_choice(fleet)]
+
+
+def _describe_accuracies(fleet: FleetModel, as_read: Sequence[Mapping[str, Any]] | None = None) -> list[str]:
+    """After an empty line, a table of the accuracies on held-out and on training rows for each C and gamma."""
+    record = fleet.record
+    evaluations = record["evaluations"] or as_read
+    if not evaluations:
+        return []
+    training = {setting_of(entry): entry["accuracy"] for entry in evaluations if entry["fold"] is None}
+    checked = {setting_of(entry): entry for entry in record["validation"] or ()}
+    when, of_gamma = "" if record["evaluations"] else " as rows were read", fleet.gammas != (None,)
+    head = (
+        "C",
+        *(("gamma",) if of_gamma else ()),
+        *(("held-out accuracy", "std") if checked else ()),
+        f"training accuracy{when}",
+    )
+    rows = [
+        (
+            *(shown(value) or "none" for value in setting[: 1 + of_gamma]),
+            *((f"{checked[setting]['mean']:.6f}", f"{checked[setting]['std']:.6f}") if checked else ()),
+            f"{training[setting]:.6f}",
+        )
+        for setting in fleet.facts.settings
+    ]
+    lines = ["", *table([head, *rows])]
+    if checked and record["chosen"] is not None:
+        chosen = [f"{name} {shown(value)}" for name, value in record["chosen"].items() if name != "by" and value]
+        lines.append(f"  {', '.join(chosen)}: the best mean accuracy on held-out rows" if chosen else "")
+    return lines
+
+
+def _describe_choice(fleet: FleetModel) -> list[str]:
+    """What to do if there are several values of C and none is chosen."""
+    return ["", fleet.choice] if fleet.choice else []
+
+
+def describe_models(path: Path, fleet: FleetModel, made: Sequence[tuple[str, str]]) -> list[str]:
+    """The fleet, the claims of its members, and their accuracies."""
+    record = fleet.record
+    pairs = [
+        ("fleet", f"{path}, {fleet.problem}, {count(len(fleet.members), 'model')}"),
+        ("status", fleet.status),
+        ("classes", listed([repr(label) for label in fleet.classes])),
+        ("rows", f"{fleet.rows:,} of {fleet.features:,} features, {record['dtype']}"),
+        *describe_maps(fleet.row_maps),
+        *([("kernel", f"a function: {terms}")] if (terms := terms_of(fleet.parameters)) else []),
+        ("store", fleet.store_digest),
+        ("software", ", ".join(f"{name} {version}" for name, version in record["software"].items())),
+        *made,
+    ]
+    head = ("model", "status", "proven", "coreset")
+    lines = [
+        (
+            entry["name"],
+            entry["status"],
+            "none" if entry["ratio"] is None else repr(entry["ratio"]),
+            f"{entry['coreset_rows']:,}",
+        )
+        for entry in record["members"]
+    ]
+    soft, kernel = fleet.parameters.get("loss") is not None, "kernel" in fleet.parameters
+    meaning = f"coreset: {'rows that carry the functions, and their proof' if kernel else explain_coreset(value=soft)}"
+    return [
+        *facts(pairs),
+        *_describe_accuracies(fleet),
+        *_describe_choice(fleet),
+        "",
+        *table([head, *lines]),
+        "",
+        meaning,
+    ]

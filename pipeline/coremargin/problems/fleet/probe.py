@@ -1,11 +1,14 @@
-"""What a worker does with a chunk for many models: it is read once and multiplied once by all hypotheses."""
+"""What a worker does with a chunk for many models: it is read once and multiplied once by all hypotheses.
+
+A scan may also evaluate the models: it counts the classes that they predict together.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +28,7 @@ from coremargin.maths.rows import (
     weighted_sums,
 )
 from coremargin.problems.common.classes import mask_zero_weights
+from coremargin.problems.common.driver_rows import confusion_counts, predicted_classes
 from coremargin.problems.common.sent import ChunkRows
 from coremargin.problems.fleet.shared_rows import pack_arrays, unpack_arrays
 from coremargin.problems.hard.probe import MarginSummary
@@ -34,7 +38,6 @@ from coremargin.problems.soft.summary import NearMarginSummary, StageSummary
 if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.engine.protocols import Block
-    from coremargin.problems.fleet.evaluator import Evaluator
     from coremargin.problems.hard.probe import MarginProbe
 
 Array = NDArray[np.float64]
@@ -78,14 +81,6 @@ class FleetSummary:
         own = {"row_id": self.row_id, "confusion": self.confusion} | to_arrays("row_x", self.row_x)
         return own | pack_arrays([part.to_arrays() for part in self.parts])
 
-    @classmethod
-    def from_arrays(
-        cls, arrays: Mapping[str, NDArray[Any]], makers: Sequence[Callable[[Mapping[str, NDArray[Any]]], MemberSummary]]
-    ) -> FleetSummary:
-        """Inverse of ``to_arrays``; makers: of the summaries of the members."""
-        parts = (make(values) for make, values in zip(makers, unpack_arrays(arrays), strict=True))
-        return cls(tuple(parts), arrays["row_id"], from_arrays("row_x", arrays), arrays["confusion"])
-
 
 def _without_rows(part: MemberSummary) -> MemberSummary:
     return part.with_rows(np.zeros((len(part.row_id), 0)))
@@ -104,22 +99,12 @@ class MemberView:
         return shown if self.held_out is None or fold is None else masked(shown, fold, self.held_out)
 
 
-class BlockScan(Protocol):
-    """The scan of a block, whose chunks are passed one by one."""
-
-    def add_chunk(self, source: Source, chunk: int) -> None:
-        """Scan one chunk."""
-
-    def summary(self) -> FleetSummary:
-        """The summary of all chunks so far."""
-
-
 @dataclass(frozen=True)
 class FleetProbe:
-    """The queries of many members of one kind (the subclasses); without members only the evaluation of all.
+    """The queries of many soft margins, of a stage or of all rows; without members only the evaluation of all.
 
     member_views: how each sees the labels. folds, seed: of cross-validation, 0: none. most: the most rows of a chunk
-    that are sent for all members together, with a soft margin. evaluator: of the hypotheses that the scan evaluates.
+    that are sent for all members together. evaluator: of the hypotheses that the scan evaluates.
     """
 
     probes: tuple[Any, ...]
@@ -143,7 +128,8 @@ class FleetProbe:
 
     def from_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> FleetSummary:
         """A summary from a checkpoint."""
-        return FleetSummary.from_arrays(arrays, [probe.from_arrays for probe in self.probes])
+        parts = (probe.from_arrays(own) for probe, own in zip(self.probes, unpack_arrays(arrays), strict=True))
+        return FleetSummary(tuple(parts), arrays["row_id"], from_arrays("row_x", arrays), arrays["confusion"])
 
     def __call__(self, source: Source, block: Block) -> FleetSummary:
         """The summary of a block, chunk by chunk."""
@@ -152,7 +138,7 @@ class FleetProbe:
             scan.add_chunk(source, chunk)
         return scan.summary()
 
-    def begin_scan(self) -> BlockScan:
+    def begin_scan(self) -> SlabScan | HardScan:
         """A scan of a block, for callers that loop over its chunks themselves."""
         return SlabScan(self)
 
@@ -164,15 +150,44 @@ class FleetProbe:
             codes = mask_zero_weights(part.codes, part.weights)
             yield ChunkRows(chunk, part.start, part.rows, codes, longest, part.weights), fold, part.share
 
-    def hypotheses(self) -> list[Array]:
-        """The hypotheses (d + 1, k) of each member's query."""
-        return []
-
     def summarise(
         self, slab: ChunkRows, fold: NDArray[np.int64] | None, values: list[Array], share: float
     ) -> FleetSummary:
         """The summary of some rows, a share of a chunk, without confusion; values (k, n): of each member's query."""
-        return self.empty()
+        views = self._views(slab, fold, values, share)
+        wants = [(view.wanted, view.urgency[view.positions(view.wanted)]) for view in views]
+        sent = most_wanted(wants, max(1, int(self.most * share)), len(slab.codes))
+        parts: dict[int, MemberSummary] = {}
+        for k, (probe, view) in enumerate(zip(self.probes, views, strict=True)):
+            if isinstance(probe, StageProbe):
+                counted, near = view.counted, view.positions(view.wanted[sent[view.wanted]])
+                rows = slab.rows if len(counted.places) == len(slab.codes) else take(slab.rows, counted.places)
+                parts[k] = probe.answer(rows, counted, view.margins, near, slab.longest)
+        others = [k for k in range(len(views)) if k not in parts]
+        probes = [cast("NearMarginProbe", self.probes[k]) for k in others]
+        parts |= dict(zip(others, _near_margin_summaries(slab, probes, [views[k] for k in others], sent), strict=True))
+        places = np.flatnonzero(sent)
+        return FleetSummary(
+            tuple(parts[k] for k in range(len(views))),
+            places + slab.start,
+            take(slab.rows, places),
+            self.evaluator.no_rows(),
+        )
+
+    def _views(
+        self, slab: ChunkRows, fold: NDArray[np.int64] | None, values: list[Array], share: float
+    ) -> list[MemberRows]:
+        views = []
+        for probe, member_view, decisions in zip(self.probes, self.member_views, values, strict=True):
+            codes = member_view.codes(slab.codes, fold)
+            if not probe.asks(slab.chunk):
+                codes = np.full(len(codes), -1, np.int32)
+            counted = probe.counted(slab.start, codes, slab.weights)
+            margins = decisions[:, counted.places] * counted.signs
+            urgency = probe.urgency(counted, margins)
+            chosen = wanted(urgency, kept_of(probe.keep, share))
+            views.append(MemberRows(counted, margins, urgency, counted.places[chosen]))
+        return views
 
 
 class SlabScan:
@@ -180,7 +195,7 @@ class SlabScan:
 
     def __init__(self, probe: FleetProbe) -> None:
         self._probe, self._summary = probe, probe.empty()
-        self._columns = Columns.unique([*probe.hypotheses(), probe.evaluator.hypotheses])
+        self._columns = Columns.unique([*(own.base for own in probe.probes), probe.evaluator.hypotheses])
         width = self._columns.base.shape[1] + 4 * len(probe.probes)
         self._step = max(1, SLAB_BYTES // (8 * max(1, width)))
 
@@ -224,104 +239,66 @@ class Columns:
         return cls(np.ascontiguousarray(every[:, first]), places)
 
 
-# Hard margins
+# Evaluation
 
 
 @dataclass(frozen=True)
-class HardFleetProbe(FleetProbe):
-    """The queries of hard margins, which are not evaluated on the way."""
+class Ensemble:
+    """Members that decide together: one for each class, in the order of the classes, or the one of two classes.
 
-    probes: tuple[MarginProbe, ...]
+    members: their numbers; held_out: the fold whose rows evaluate them, None: all rows do.
+    """
 
-    def begin_scan(self) -> BlockScan:
-        """A scan of whole chunks: the rows to send are chosen when all of the block are known."""
-        return HardScan(self)
-
-
-class HardScan:
-    """The scan of the chunks of a block for hard margins."""
-
-    def __init__(self, probe: HardFleetProbe) -> None:
-        self._probe, self._probes, self._member_views = probe, probe.probes, probe.member_views
-        self._summaries = [own.empty() for own in self._probes]
-        self._directions = [own.directions for own in self._probes]
-        self._lowest = [own.lowest_rows() for own in self._probes]
-
-    def add_chunk(self, source: Source, chunk: int) -> None:
-        """One product with all hypotheses, or several if the decision values would take too much memory."""
-        for data, fold, _ in self._probe.parts_of(source, chunk):
-            step = max(1, SLAB_BYTES // (2 * data.rows.dtype.itemsize * len(data.codes)))
-            for first in range(0, len(self._probes), step):
-                group = range(first, min(first + step, len(self._probes)))
-                columns = Columns.unique([self._probes[k].base for k in group])
-                values = many_products(data.rows, columns.base, precision(data.rows))
-                for k, places in zip(group, columns.places, strict=True):
-                    seen = replace(data, codes=self._member_views[k].codes(data.codes, fold))
-                    found = self._probes[k].evaluate(seen, self._directions[k], self._lowest[k], values[places])
-                    self._summaries[k] = self._summaries[k].merge(found)
-
-    def summary(self) -> FleetSummary:
-        """The members' summaries without rows, and the rows that any of them sends."""
-        parts = [
-            probe.finish(summary, lowest)
-            for probe, summary, lowest in zip(self._probes, self._summaries, self._lowest, strict=True)
-        ]
-        ids, first = np.unique(np.concatenate([part.row_id for part in parts]), return_index=True)
-        rows = take(concatenate([part.sent.rows for part in parts]), first)
-        return replace(self._probe.empty(), parts=tuple(map(_without_rows, parts)), row_id=ids, row_x=rows)
-
-
-# Soft margins
+    members: tuple[int, ...]
+    held_out: int | None
 
 
 @dataclass(frozen=True)
-class SoftFleetProbe(FleetProbe):
-    """The queries of soft margins: of a stage, or of all rows."""
+class Evaluator:
+    """hypotheses (d + 1, m): (w, b) of all members; codes (k,): label codes of the classes in their order."""
 
-    probes: tuple[StageProbe | NearMarginProbe, ...]
+    hypotheses: Array
+    codes: NDArray[np.int64]
+    ensembles: tuple[Ensemble, ...]
 
-    def hypotheses(self) -> list[Array]:
-        """The hypotheses (d + 1, k) of each member's query."""
-        return [probe.base for probe in self.probes]
+    @classmethod
+    def none(cls, features: int, codes: NDArray[np.int64]) -> Evaluator:
+        """An evaluator of no members."""
+        return cls(np.zeros((features + 1, 0)), codes, ())
 
-    def summarise(
-        self, slab: ChunkRows, fold: NDArray[np.int64] | None, values: list[Array], share: float
-    ) -> FleetSummary:
-        """The summary of some rows, a share of a chunk, without confusion."""
-        views = self._views(slab, fold, values, share)
-        wants = [(view.wanted, view.urgency[view.positions(view.wanted)]) for view in views]
-        sent = most_wanted(wants, max(1, int(self.most * share)), len(slab.codes))
-        parts: dict[int, MemberSummary] = {}
-        for k, (probe, view) in enumerate(zip(self.probes, views, strict=True)):
-            if isinstance(probe, StageProbe):
-                counted, near = view.counted, view.positions(view.wanted[sent[view.wanted]])
-                rows = slab.rows if len(counted.places) == len(slab.codes) else take(slab.rows, counted.places)
-                parts[k] = probe.answer(rows, counted, view.margins, near, slab.longest)
-        others = [k for k in range(len(views)) if k not in parts]
-        probes = [cast("NearMarginProbe", self.probes[k]) for k in others]
-        parts |= dict(zip(others, _near_margin_summaries(slab, probes, [views[k] for k in others], sent), strict=True))
-        places = np.flatnonzero(sent)
-        return FleetSummary(
-            tuple(parts[k] for k in range(len(views))),
-            places + slab.start,
-            take(slab.rows, places),
-            self.evaluator.no_rows(),
-        )
+    def no_rows(self) -> NDArray[np.int64]:
+        """Confusion matrices of no rows: zeros (ensembles, k, k)."""
+        return np.zeros((len(self.ensembles), len(self.codes), len(self.codes)), np.int64)
 
-    def _views(
-        self, slab: ChunkRows, fold: NDArray[np.int64] | None, values: list[Array], share: float
-    ) -> list[MemberRows]:
-        views = []
-        for probe, member_view, decisions in zip(self.probes, self.member_views, values, strict=True):
-            codes = member_view.codes(slab.codes, fold)
-            if not probe.asks(slab.chunk):
-                codes = np.full(len(codes), -1, np.int32)
-            counted = probe.counted(slab.start, codes, slab.weights)
-            margins = decisions[:, counted.places] * counted.signs
-            urgency = probe.urgency(counted, margins)
-            chosen = wanted(urgency, kept_of(probe.keep, share))
-            views.append(MemberRows(counted, margins, urgency, counted.places[chosen]))
-        return views
+    def evaluate(self, rows: Rows, codes: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Confusion matrices (ensembles, k, k) of rows (n, d), without folds."""
+        values = many_products(rows, self.hypotheses[:-1]) + self.hypotheses[-1][:, None]
+        return self.confusion(values, codes, None)
+
+    def confusion(self, values: Array, codes: NDArray[np.int32], fold: NDArray[np.int64] | None) -> NDArray[np.int64]:
+        """Confusion matrices (ensembles, k, k): rows of each class that are predicted as each class.
+
+        values (m, n): decision values of the members; codes, fold (n,): of the rows; fold None: there are none.
+        """
+        found, k = self.no_rows(), len(self.codes)
+        truth = class_places(self.codes, codes)
+        for ensemble, counts in zip(self.ensembles, found, strict=True):
+            mine = truth >= 0
+            if ensemble.held_out is not None and fold is not None:
+                mine &= fold == ensemble.held_out
+            predicted = predicted_classes(values[list(ensemble.members)].T)
+            counts += confusion_counts(truth[mine], predicted[mine], k)
+        return found
+
+
+def class_places(classes: NDArray[np.int64], codes: NDArray[np.int32]) -> NDArray[np.intp]:
+    """Positions (n,) of label codes (n,) in ``classes`` (k,); -1 for others and for rows without label."""
+    places = np.full(max(int(classes.max()), int(codes.max(initial=0))) + 2, -1, np.intp)
+    places[classes] = np.arange(len(classes))
+    return places[codes]  # code -1 finds the last entry, which is no class's
+
+
+# What soft margins send and sum up
 
 
 @dataclass(frozen=True)
@@ -383,3 +360,50 @@ def _near_margin_summaries(
 
 def _take_rows(rows: Rows, mine: NDArray[np.intp], positions: NDArray[np.intp]) -> Any:
     return take(rows, mine[positions])
+
+
+# Hard margins
+
+
+@dataclass(frozen=True)
+class HardFleetProbe(FleetProbe):
+    """The queries of hard margins, which are not evaluated on the way."""
+
+    probes: tuple[MarginProbe, ...]
+
+    def begin_scan(self) -> HardScan:
+        """A scan of whole chunks: the rows to send are chosen when all of the block are known."""
+        return HardScan(self)
+
+
+class HardScan:
+    """The scan of the chunks of a block for hard margins."""
+
+    def __init__(self, probe: HardFleetProbe) -> None:
+        self._probe, self._probes, self._member_views = probe, probe.probes, probe.member_views
+        self._summaries = [own.empty() for own in self._probes]
+        self._directions = [own.directions for own in self._probes]
+        self._lowest = [own.lowest_rows() for own in self._probes]
+
+    def add_chunk(self, source: Source, chunk: int) -> None:
+        """One product with all hypotheses, or several if the decision values would take too much memory."""
+        for data, fold, _ in self._probe.parts_of(source, chunk):
+            step = max(1, SLAB_BYTES // (2 * data.rows.dtype.itemsize * len(data.codes)))
+            for first in range(0, len(self._probes), step):
+                group = range(first, min(first + step, len(self._probes)))
+                columns = Columns.unique([self._probes[k].base for k in group])
+                values = many_products(data.rows, columns.base, precision(data.rows))
+                for k, places in zip(group, columns.places, strict=True):
+                    seen = replace(data, codes=self._member_views[k].codes(data.codes, fold))
+                    found = self._probes[k].evaluate(seen, self._directions[k], self._lowest[k], values[places])
+                    self._summaries[k] = self._summaries[k].merge(found)
+
+    def summary(self) -> FleetSummary:
+        """The members' summaries without rows, and the rows that any of them sends."""
+        parts = [
+            probe.finish(summary, lowest)
+            for probe, summary, lowest in zip(self._probes, self._summaries, self._lowest, strict=True)
+        ]
+        ids, first = np.unique(np.concatenate([part.row_id for part in parts]), return_index=True)
+        rows = take(concatenate([part.sent.rows for part in parts]), first)
+        return replace(self._probe.empty(), parts=tuple(map(_without_rows, parts)), row_id=ids, row_x=rows)

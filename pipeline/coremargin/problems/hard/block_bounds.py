@@ -1,11 +1,10 @@
-"""What earlier scans have proven about each chunk, so that later scans need not read it again.
+"""Block bounds: what earlier scans have proven about each chunk, so that later scans can skip it. A scan at a direction
+w gives each chunk a lower bound on y w.x of its rows. The rows of a chunk lie in a ball whose centre and radius ingest
+has stored. So the bound, somewhat weakened, also holds for later directions (maths/screening.py). It is not about rows
+of the working set, whose values are known.
 
-A scan at a direction w gives each chunk a lower bound on y w.x of its rows. The rows of a chunk lie in a ball whose
-centre and radius ingest has written down, so that the bound holds, somewhat weakened, for later directions too
-(maths/screening.py). Rows of the working set are skipped: their values are known.
-
-Near-margin rows that are cached with a model are treated alike. As long as their common bound proves enough, they stay
-in their file.
+Near-margin rows that are cached with a model have a common bound of this kind. They are loaded from their file only if
+this bound does not prove enough.
 """
 
 from __future__ import annotations
@@ -47,21 +46,21 @@ class BlockBounds:
 
     @classmethod
     def unknown(cls, chunks: int, features: int) -> BlockBounds:
-        """No chunk was read."""
+        """Bounds before any chunk was read."""
         return cls(np.full((chunks, 2), -np.inf), np.full(chunks, -1), np.zeros((0, features)))
 
     @property
     def chunks(self) -> int:
-        """How many chunks there are."""
+        """The number of chunks."""
         return len(self.direction_index)
 
     @property
     def unread(self) -> NDArray[np.int64]:
-        """The chunks, increasing, without bounds."""
+        """Chunks without bounds, increasing."""
         return np.flatnonzero(self.direction_index < 0)
 
     def record(self, chunks: NDArray[np.int64], lower: Array, direction: Array) -> BlockBounds:
-        """With the bounds (m, 2) that a scan at ``direction`` found for ``chunks`` (m,)."""
+        """Add the bounds (m, 2) that a scan at ``direction`` found for ``chunks`` (m,)."""
         new_lower, index = self.lower.copy(), self.direction_index.copy()
         new_lower[chunks] = lower
         index[chunks] = len(self.directions)
@@ -71,7 +70,7 @@ class BlockBounds:
         return BlockBounds(new_lower, index, directions[used])
 
     def without(self, chunks: NDArray[np.int64], count: int) -> BlockBounds:
-        """For ``count`` chunks, at least as many as now: without bounds for new ones and for ``chunks`` (m,)."""
+        """Extend to ``count`` chunks, and drop the bounds of ``chunks`` (m,); new chunks have none."""
         more = count - self.chunks
         lower = np.concatenate([self.lower, np.full((more, 2), -np.inf)])
         index = np.concatenate([self.direction_index, np.full(more, -1)])
@@ -79,7 +78,7 @@ class BlockBounds:
         return BlockBounds(lower, index, self.directions)
 
     def lowered(self, chunks: NDArray[np.int64], rows: Rows, signs: NDArray[np.int8]) -> BlockBounds:
-        """Bounds that hold for rows (m, d) of ``chunks`` (m,) too, which have left the working set."""
+        """Lower the bounds so that they also hold for rows (m, d) of ``chunks`` (m,) that have left the working set."""
         lower, values = self.lower.copy(), self._values(chunks, rows, signs)
         for sign, column in ((1, POSITIVE), (-1, NEGATIVE)):
             mine = np.flatnonzero((signs == sign) & (self.direction_index[chunks] >= 0))
@@ -92,7 +91,7 @@ class BlockBounds:
         return np.asarray(self._values(chunks, rows, signs) < self.lower[chunks, columns])
 
     def _values(self, chunks: NDArray[np.int64], rows: Rows, signs: NDArray[np.int8]) -> Array:
-        """y w.x (m,), rounded down, of rows (m, d) at the directions of their chunks; 0 where there is none."""
+        """y w.x (m,), rounded down, of rows (m, d) at the directions of their chunks; 0 without a direction."""
         found = np.zeros(len(signs))
         for index in np.unique(self.direction_index[chunks]):
             if index >= 0:
@@ -134,7 +133,7 @@ _PLAIN = ("ids", "signs", "places", "lower", "direction", "longest", "chunk_rows
 
 @dataclass(frozen=True)
 class NearRows:
-    """Near-margin rows of dual weight zero, in a file of the model's folder that is read when they are needed.
+    """Near-margin rows of dual weight zero, loaded lazily from a file of the model's folder.
 
     ids (m,) int64, increasing; signs (m,) int8; places (m,): of the rows among those in the file. lower (2,): bounds on
     y w.x over the rows of each class at ``direction`` (d,); longest: no row is longer; chunk_rows: of the store.
@@ -154,7 +153,7 @@ class NearRows:
 
     @classmethod
     def from_working_set(cls, rows: WorkingSet, direction: Array, chunk_rows: int) -> NearRows:
-        """These rows, whose weights are zero."""
+        """Make these rows, whose weights are zero, near rows."""
         rows = rows.in_order()
         return cls(
             ids=rows.ids,
@@ -169,11 +168,11 @@ class NearRows:
 
     @property
     def chunks(self) -> NDArray[np.int64]:
-        """The chunks, increasing, of the rows."""
+        """Chunks that contain the rows, increasing."""
         return np.unique(self.ids // self.chunk_rows)
 
     def without(self, ids: NDArray[np.int64]) -> NearRows:
-        """Without these rows; the file stays as it is."""
+        """The near rows without these; the file does not change."""
         stay = ~isin_ids(self.ids, ids)
         return replace(self, ids=self.ids[stay], signs=self.signs[stay], places=self.places[stay])
 
@@ -189,7 +188,7 @@ class NearRows:
         return np.stack(bounds, axis=1)
 
     def read(self) -> WorkingSet:
-        """The rows, of weight zero. Raises DataError if the file is damaged or another one."""
+        """Load the rows, with weights of zero. Raises DataError if the file is damaged or another one."""
         arrays = self.filed.arrays()
         try:
             rows = row_ops.from_arrays("rows", arrays)
@@ -202,7 +201,7 @@ class NearRows:
         return WorkingSet.unweighted(self.ids, mine, self.signs)
 
     def to_arrays(self, name: str) -> dict[str, Any]:
-        """Plain arrays, exact, and the rows as they lie in their file."""
+        """Plain arrays, exact, and the rows as ``LazyArrays``."""
         return {f"{name}_{field}": np.asarray(getattr(self, field)) for field in _PLAIN} | {f"{name}_filed": self.filed}
 
     @classmethod
@@ -218,9 +217,9 @@ class NearRows:
 
 
 def in_memory(arrays: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
-    """Arrays of which none lies in a file; those of a damaged file are reported as lost.
+    """All arrays in memory, loaded from their file if need be; without those of a damaged file.
 
-    The state is the same with them as without: a scan under way takes the rows to be known.
+    A state is the same with loaded rows as with rows in a file, because a running scan treats both as known.
     """
     found = {name: values for name, values in arrays.items() if not isinstance(values, LazyArrays)}
     for name, values in arrays.items():

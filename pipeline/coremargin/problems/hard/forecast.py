@@ -1,8 +1,8 @@
-"""How far a hypothesis will still move while a store is read, and which rows workers therefore send.
+"""Forecast how far a hypothesis will still move during the first read, which decides which rows workers send.
 
-The hypothesis of n of N rows is about 1 / n away from the final one. So the last move, times the share of the rows seen
-that were seen last, is nearly what is to come. A forecast that is too small is never wrong: chunks whose bounds then
-prove too little are read again.
+The hypothesis of n of N rows is about 1 / n away from the final one. So the distance still to come is about the last
+move times the last stage's share of the rows read so far. A forecast that is too small costs time only: chunks whose
+bounds then prove too little are read again.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.problems.hard.state import Hypothesis
 
-#: A forecast is so many times the expected move, and at least this share of the forecast before: a hypothesis may rest
-#: for a stage and then move. The share is less than a third, which stages that grow threefold leave of a forecast: at a
-#: half, forecasts of a store of many stages stay too large.
+#: A forecast is SAFETY times the expected move, and at least LEAST of the forecast before: a hypothesis may rest for a
+#: stage and then move. The share is less than a third, which stages that grow threefold leave of a forecast: at a half,
+#: forecasts of a store of many stages stay too large.
 SAFETY, LEAST = 3.0, 0.25
 #: Few changed rows follow no such law: a warm start expects another move as large as the last.
 WARM_START_PACE = 1 / SAFETY

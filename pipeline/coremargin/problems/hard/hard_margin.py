@@ -14,11 +14,11 @@ The algorithm, in the order of this file:
     one read of the store was enough.
 4.  *Scans.* Otherwise the chunks whose bounds prove too little are read again, until the bounds meet.
 5.  *Walks.* Strategies that carry numbers through the rows read one chunk after the other (``strategies/walk.py``).
-6.  *Warm start.* With the working set and the block bounds of an earlier commit, only rows that changed are read, and
-    what their change leaves unproven.
+6.  *Warm start.* With the working set and the block bounds of an earlier commit, only changed rows are read, and chunks
+that the change leaves unproven.
 
-Other strategies (``strategies/``) begin with other rows, ask scans other questions, and choose other rows for the
-working set. Bounds are proven in the same way for all of them.
+Other strategies (``strategies/``) begin with other rows, use other probes, and choose other rows for the working set.
+Their bounds are proven in the same way.
 """
 
 from __future__ import annotations
@@ -72,13 +72,13 @@ SKETCH_ROWS, BINS = 1000, 200
 
 #: Near-margin rows that are cached for a warm start take at most this share of the room in the working set.
 ROOM_SHARE = 0.125
-#: Where there are more rows than may be cached, this share of the allowed number stays.
+#: If more rows lie near the margin than may be cached, this share of the allowed number stays.
 CUT = 0.75
-#: Of small stores, at most one row in so many stays in the sketch of a cached state.
+#: The sketch of a cached state has at most one row in SKETCH_SHARE, which matters for small stores.
 SKETCH_SHARE = 10
 #: A chunk is read as a whole if more than this share of its rows enter the classes by labels or weights.
 FEW_OF_CHUNK = 0.25
-#: The file of near rows is written again when the working set has more rows to spare than this share of them.
+#: The file of near rows is rewritten when the working set has more rows without weight than this share of them.
 FEW_OF_NEAR = 0.25
 #: A warm start reads unproven chunks in two stages, one in ``ONE_OF`` first, if there are ``ENOUGH_FOR_STAGES``.
 ONE_OF, ENOUGH_FOR_STAGES = 5, 10
@@ -116,12 +116,12 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
 
     @property
     def pool_rows(self) -> int:
-        """How many rows the working set may hold."""
+        """The capacity of the working set in rows."""
         return max(min(4 * (self.source.features + 2), 1000), self.pool_bytes // pool_row_bytes(self.source))
 
     @property
     def memory_need(self) -> MemoryNeed:
-        """Room for the rows that scans may send."""
+        """The memory for the rows that scans may send."""
         rows = pool_wanted(self.source)
         size = rows * pool_row_bytes(self.source)
         return MemoryNeed(self.pool_bytes, size, rows, "candidates", "with less, chunks are read again")
@@ -134,14 +134,14 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
     def sample_chunks(self) -> list[int]:
         """The chunks of the first stage; all chunks of a small store."""
         source = self.source
-        # Of fewer rows than features nearly all carry the margin: a sample of them shows little.
+        # With fewer rows than features nearly all rows carry the margin: a sample of them shows little.
         wide = source.rows < source.features
         limit = max(self.sample_bytes, self.pool_bytes) if wide else self.sample_bytes
         return sample_chunks(source, self.codes, self.sample_share, limit)
 
     @cached_property
     def stages(self) -> Stages:
-        """Which chunks each stage of the first read is about."""
+        """The chunks of each stage of the first read."""
         growth = stage_growth(self.source.rows, self.source.features)
         return plan_stages(self.source.chunks, self.first_chunks or self.sample_chunks, growth)
 
@@ -153,7 +153,7 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
     # Start
 
     def unsolved(self) -> HardMarginState:
-        """No row is known."""
+        """The state without any rows."""
         source = self.source
         empty = WorkingSet.nothing(source.features, source.dtype, sparse=source.sparse)
         state = HardMarginState(
@@ -177,12 +177,12 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
             expected_move=np.zeros(source.features + 1),
             stages=self.stages.count if self.rule.staged else 0,
         )
-        return replace(state, walk=self._walk_begins()) if self.rule.walks else state
+        return replace(state, walk=self._begin_walk()) if self.rule.walks else state
 
     def start(self) -> HardMarginState:
-        """No row, if the first stage or a walk brings them; else the solution of the strategy's first rows."""
+        """The state without rows, if the first stage or a walk sends them; else the solution of the first rows."""
         check_scale(self.source)
-        class_weights(self.source, self.codes)  # refuses a class whose rows all have weight 0
+        class_weights(self.source, self.codes)  # raises LabelError for a class whose rows all have weight 0
         state = self.unsolved()
         if self.rule.staged or self.rule.walks:
             return state
@@ -192,7 +192,7 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
         return self._solve(state, working_set)
 
     def begin(self, sample: Sample) -> HardMarginState:
-        """The state after the first stage, whose rows of both classes, or of one, the caller has read."""
+        """The state after the first stage, given its rows, of both classes or of one."""
         state = replace(self.unsolved(), sample_bytes=sample.nbytes(self.source))
         return self._first_stage(state, sample.ids, sample.rows, sample.signs)
 
@@ -215,7 +215,7 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
         return self.rule.probe(replace(plain, low=low, high=high), state.best, self.epsilon)
 
     def _plain_probe(self, state: HardMarginState, rows: int, chunks: int) -> MarginProbe:
-        """A probe for the margins of the newest hypothesis and the ``rows`` lowest rows of so many chunks."""
+        """A probe for the margins of the newest hypothesis and the ``rows`` lowest rows of ``chunks`` chunks."""
         source = self.source
         return MarginProbe(
             base=state.newest.w[:, None],
@@ -235,7 +235,7 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
         )
 
     def _stage_probe(self, state: HardMarginState, chunks: NDArray[np.intp], *, last: bool) -> MarginProbe:
-        """A probe for all rows of these chunks that may matter to hypotheses that are still to come."""
+        """A probe for all rows of these chunks that may matter to later hypotheses."""
         room = self.pool_rows - len(state.known_ids)
         level = min((1 - self.epsilon) * state.upper, 1e300)
         return replace(
@@ -245,19 +245,19 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
         )
 
     def _next_chunks(self, state: HardMarginState) -> NDArray[np.intp]:
-        """The chunks of the next stage; of a warm start some of the chunks without bounds, then all others."""
+        """The chunks of the next stage; in a warm start some of the chunks without bounds, then all others."""
         if not state.warm_started:
             return self.stages.chunks(state.stage)
         unread = state.block_bounds.unread
         return unread if state.stage + 1 == state.stages else unread[::ONE_OF]
 
     def skip(self, state: HardMarginState) -> NDArray[np.bool_]:
-        """Chunks (c,) that the next scan leaves out: of other stages or, after the first read, proven ones."""
+        """Chunks (c,) that the next scan skips: those of other stages or, after the first read, proven ones."""
         if state.walk is not None:
             return np.asarray(np.arange(self.source.chunks) != state.walk.chunk)
         if not state.reading:
             proven = self.rule.skip(self.source, state, self.epsilon)
-            # If all are proven and yet there is no certificate, float64 is at its end: then all rows are read.
+            # If all are proven without a certificate, the precision of float64 is exhausted: read all rows.
             return np.zeros_like(proven) if state.warm_started and bool(proven.all()) else proven
         skipped = np.ones(self.source.chunks, bool)
         skipped[self._next_chunks(state)] = False
@@ -279,7 +279,7 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
     def update(self, state: HardMarginState, summary: MarginSummary | AllRows | WalkSummary) -> HardMarginState:
         """Bounds, working set and hypothesis after a stage, a scan or a chunk of a walk."""
         if isinstance(summary, WalkSummary):
-            return self._walked(state, summary)
+            return self._after_walk_chunk(state, summary)
         if isinstance(summary, AllRows):
             return self._first_stage(state, summary.sent.ids, summary.sent.rows, summary.sent.signs)
         return self._later_stage(state, summary) if state.reading else self._scan(state, summary)
@@ -309,13 +309,13 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
         chunks = self.stages.chunks(0)
         probe = self._stage_probe(state, chunks, last=state.stages == 1)
         summary = probe.evaluate_in_memory(self.source, chunks, ids, rows, signs)
-        state = self._recorded(state, summary)
+        state = self._record_stage(state, summary)
         return self._certified_at_end(replace(state, working_set=state.working_set.add(summary.sent)))
 
     def _later_stage(self, state: HardMarginState, summary: MarginSummary) -> HardMarginState:
-        """Record the block bounds at the hypothesis of the stage, and find the hypothesis of the next one."""
+        """Record the block bounds at the hypothesis of the stage, and solve for the next one."""
         before, pace = state.newest, WARM_START_PACE if state.warm_started else self.stages.pace(state.stage)
-        working_set, state = self._add_candidates(self._recorded(state, summary), summary)
+        working_set, state = self._add_candidates(self._record_stage(state, summary), summary)
         violated = state.new_rows > 0
         if state.warm_started:  # earlier rows are counted already, and do not violate the margin
             coming = working_set.take(np.arange(len(working_set) - state.new_rows, len(working_set)))
@@ -331,8 +331,8 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
             state = self._solve(state, working_set)
         return self._certified_at_end(self._with_forecast(state, before, pace))
 
-    def _recorded(self, state: HardMarginState, summary: MarginSummary) -> HardMarginState:
-        """The state with the counts and the block bounds that a stage found at the newest hypothesis."""
+    def _record_stage(self, state: HardMarginState, summary: MarginSummary) -> HardMarginState:
+        """Add the counts and block bounds that a stage found at the newest hypothesis."""
         return replace(
             state,
             histogram=state.histogram + summary.histogram,
@@ -342,13 +342,13 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
         )
 
     def _certified_at_end(self, state: HardMarginState) -> HardMarginState:
-        """After the last stage: the state with what the bounds of all chunks prove of the newest hypothesis."""
+        """After the last stage: add what the bounds of all chunks prove about the newest hypothesis."""
         if state.reading or state.status != "running":
             return state
         return self._certify(replace(state, histogram=state.histogram + self._histogram(state, state.working_set)))
 
     def _scan(self, state: HardMarginState, summary: MarginSummary) -> HardMarginState:
-        """Update after a scan of the chunks that the first read has left unproven, or of all chunks."""
+        """Update after a scan of the chunks that the first read left unproven, or of all chunks."""
         probe = cast("MarginProbe", self.probe(state))
         state = replace(state, round=state.round + 1, rows_below=int(summary.below[0]), new_rows=0)
         unread = np.setdiff1d(np.arange(self.source.chunks), summary.chunks)
@@ -376,7 +376,7 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
     # The working set
 
     def _add_candidates(self, state: HardMarginState, summary: MarginSummary) -> tuple[WorkingSet, HardMarginState]:
-        """The working set with rows that the scan sent; if there is no room for them, others are evicted first."""
+        """Add the rows that the scan sent to the working set, after evicting others if there is no room."""
         coming = self.rule.joining(summary, state.newest)
         if len(state.known_ids) + len(coming) > self.pool_rows and state.upper < state.upper_at_eviction:
             state = self._evict(state.with_near_rows_loaded(), len(coming))
@@ -387,7 +387,7 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
     def _add_smallest(
         self, state: HardMarginState, summary: MarginSummary, working_set: WorkingSet
     ) -> tuple[WorkingSet, HardMarginState]:
-        """The working set with the rows of the smallest margins, which selection by inexact values may have missed."""
+        """Add the rows of the smallest margins, which selection by inexact values may have missed."""
         worst = np.unique(summary.smallest_id[:, 0][np.isfinite(summary.smallest[:, 0])])
         rows, codes = self.source.rows_at(worst)
         signs = np.where(codes == self.codes[0], 1, -1).astype(np.int8)
@@ -402,7 +402,7 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
         return state.block_bounds.lowered(out.ids // self.source.chunk_rows, as_float64(out.rows), out.signs)
 
     def _evict(self, state: HardMarginState, coming: int) -> HardMarginState:
-        """Give up the rows with the largest margins, never one with weight; the upper bound has fallen: no cycles."""
+        """Drop the rows with the largest margins and no weight. As the upper bound has fallen, this cannot cycle."""
         margins = self._margins(state, state.working_set)
         stay = state.working_set.lowest(margins, max(0, self.pool_rows - coming))
         if state.reading and not state.warm_started:  # rows that stay are counted at the end of the first read
@@ -411,7 +411,7 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
         return replace(self._keep_only(state, stay), upper_at_eviction=state.upper)
 
     def _keep_only(self, state: HardMarginState, stay: NDArray[np.intp]) -> HardMarginState:
-        """The state with these rows of the working set only; block bounds hold for the others again."""
+        """Keep these rows of the working set only, and lower block bounds so that they hold for the others."""
         working_set, away = state.working_set, np.ones(len(state.working_set), bool)
         away[stay] = False
         gone = np.flatnonzero(away)
@@ -444,7 +444,7 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
             state = replace(state, upper=solution.upper, coreset=working_set.take(working_set.support))
         state = replace(state, working_set=working_set)
         if solution.status == "zero":
-            # Classes with a proven margin are separable: then it is float64 that has come to its end.
+            # Classes with a proven margin are separable: then the precision of float64 is exhausted.
             return replace(state, status="not_separable" if meet and state.lower <= 0 else "stalled")
         exact = Hypothesis(solution.w, solution.b)
         return replace(state, newest=self.rule.propose(working_set, exact, intercept=self.intercept))
@@ -457,10 +457,10 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
     def _prove(
         self, state: HardMarginState, directions: Array, smallest: Array, unread: NDArray[np.int64]
     ) -> HardMarginState:
-        """The state with the lower bound of directions (d, k), the newest first; the best one so far is kept.
+        """Prove lower bounds of directions (d, k), the newest first, and keep the best one so far.
 
-        smallest (2, k): smallest y w.x of the chunks that were read. Of ``unread`` chunks block bounds are known, and
-        the rows of the working set.
+        smallest (2, k): smallest y w.x of the chunks that were read. For ``unread`` chunks, block bounds and the rows
+        of the working set are used.
         """
         if len(unread):
             bounds = state.block_bounds.screen(self.source, directions, unread).min(axis=2).T
@@ -478,13 +478,13 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
         return replace(state, lower_now=float(lower[0]))
 
     def _certify(self, state: HardMarginState) -> HardMarginState:
-        """The state with what block bounds and working set prove of the newest hypothesis, certified or not."""
+        """Add what block bounds and working set prove about the newest hypothesis, certified or not."""
         state = self._prove(state, state.newest.w[:, None], np.full((2, 1), np.inf), np.arange(self.source.chunks))
         certified = is_certified(state.lower, state.upper, self.epsilon)
         return replace(state, status="certified") if certified else state
 
     def _certified_or_solved(self, state: HardMarginState) -> HardMarginState:
-        """What is proven of the newest hypothesis or, if that is too little, of the solution of the working set."""
+        """Certify the newest hypothesis or, if that fails, solve the working set."""
         found = self._certify(state)
         if found.status == "certified":
             return found
@@ -497,7 +497,7 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
     def _walker(self) -> Walk:
         return cast("Walk", self.rule)
 
-    def _walk_begins(self) -> WalkState:
+    def _begin_walk(self) -> WalkState:
         source = self.source
         return WalkState(
             passes=0,
@@ -510,23 +510,23 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
         )
 
     def _walk_probe(self, state: HardMarginState, walk: WalkState) -> WalkProbe:
-        """A probe for the next chunk, about the strategy's hyperplane and the exact solution of the rows touched."""
+        """A probe of the next chunk for the strategy's hyperplane and the exact solution of the rows that it used."""
         base = np.column_stack([state.newest.w, *([walk.exact] if len(walk.exact) else [])])
         margins = replace(self._plain_probe(state, 0, self.source.chunks), base=base, mix=np.eye(base.shape[1]))
         return WalkProbe(self._walker, walk.carried, walk.proves, margins)
 
-    def _walked(self, state: HardMarginState, summary: WalkSummary) -> HardMarginState:
-        """The state after a chunk of a walk; rows that it touched join the working set while there is room."""
+    def _after_walk_chunk(self, state: HardMarginState, summary: WalkSummary) -> HardMarginState:
+        """The state after a chunk of a walk; the rows that it used join the working set while there is room."""
         walk = cast("WalkState", state.walk).next_chunk(summary.carried, summary.margins)
         sent = summary.margins.sent
         room = self.pool_rows - len(state.working_set)
         grown = state.working_set.add(sent.where(np.arange(len(sent)) < room))
         new_rows = len(grown) - len(state.working_set)
         state = replace(state, round=state.round + 1, walk=walk, working_set=grown, new_rows=new_rows)
-        return state if walk.chunk < self.source.chunks else self._pass_ended(state, walk)
+        return state if walk.chunk < self.source.chunks else self._end_pass(state, walk)
 
-    def _pass_ended(self, state: HardMarginState, walk: WalkState) -> HardMarginState:
-        """What a pass has proven of the hypotheses of the pass before, and those that the next one is about."""
+    def _end_pass(self, state: HardMarginState, walk: WalkState) -> HardMarginState:
+        """Prove bounds of the hypotheses of the pass before, and set those for the next pass."""
         margins, probe = walk.margins, self._walk_probe(state, walk).margins
         state = replace(state, walk=replace(walk, passes=walk.passes + 1, chunk=0))
         if walk.proves:
@@ -577,7 +577,7 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
         margins = self._margins(state, state.sketch)
         low, high = float(margins.min()), float(margins.max())
         size = max(high - low, 1e-6 * abs(low), 1e-6 * abs(high))
-        room = 0.25 * size if size > 1e-150 else 1.0  # equal margins, however large, still have a range around them
+        room = 0.25 * size if size > 1e-150 else 1.0  # equal margins, however large, still need a range
         return low - room, high + room
 
     # Results
@@ -606,7 +606,7 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
         hypothesis = state.best or state.newest
         not_separable = state.status == "not_separable"
         status = "stopped" if state.status in STOPPED else state.status
-        # The best direction was brought to length 1 once more: it may differ from the newest by rounding.
+        # The best direction was normalised once more: it may differ from the newest by rounding.
         final = state.best is not None and np.allclose(state.best.w, state.newest.w, rtol=0.0, atol=1e-12)
         found = Result(
             status=cast("Any", status),
@@ -653,22 +653,22 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
     #                                                                             of the new hypothesis
     #     rows added by a label or a weight, or to   holds                        these rows are fetched; they join the
     #     a chunk that was not full                                               working set, or lower block bounds
-    #
     # The cached rows make this cheap. They are all rows whose margin was within a slack of the bound, so that the block
     # bounds, which hold for all others, still prove hypotheses that have moved: an update then reads the new rows and
-    # the cached ones. If they prove too little chunks are read again, and send their near rows for the next update.
+    # the cached ones. If the bounds prove too little, chunks are read again, and send near rows for the next update.
 
     def warm_start_state(self, state: HardMarginState, allowance: Allowance) -> Mapping[str, Any]:
-        """The state with as many cached rows as the allowance permits, most of them in a file."""
+        """The warm-start state, with as many rows as the allowance permits, most of them in a file."""
         most = most_cached_rows(self.source, allowance)
         if not allowance.requested:
             most = min(most, max(int(self.near_share / CUT * self.source.rows), least_cached_rows(self.source)))
         return allowance.within(lambda rows: self._with_near_rows_in_file(self.lightened(state, rows)).to_file(), most)
 
     def lightened(self, state: HardMarginState, most: int) -> HardMarginState:
-        """The state with at most ``most`` rows: those that carry the bound, and those with the lowest margins.
+        """Reduce the state to at most ``most`` rows: those that carry the bound, and those with the lowest margins.
 
-        If there are more, only a part stays: otherwise each update would write all of them again for a few new ones.
+        If there are more, clearly fewer than ``most`` stay, so that the next updates need not rewrite all for a few new
+        ones.
         """
         if len(state.known_ids) > max(len(state.working_set.support), most):
             state = state.with_near_rows_loaded()
@@ -679,7 +679,7 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
         return replace(state, sketch=state.sketch.take(few))
 
     def _with_near_rows_in_file(self, state: HardMarginState) -> HardMarginState:
-        """The state with the rows without weight in a file; a few that joined the working set since stay in it."""
+        """Move rows without weight to a file; a few that joined the working set since stay in it."""
         if state.near_rows is not None and state.near_rows.filed.is_lost:
             state = state.with_near_rows_loaded()
         best, few = state.best, FEW_OF_NEAR * (0 if state.near_rows is None else len(state.near_rows))
@@ -698,7 +698,7 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
         )
 
     def warm_start_from(self, old: HardMarginState, difference: Difference, fetched: RowFetcher) -> HardMarginState:
-        """The state after the difference, from the earlier state; only rows that changed are read, by ``fetched``.
+        """Apply a difference to the earlier state; ``fetched`` reads the changed rows.
 
         Raises CannotWarmStart if training from scratch is as good.
         """
@@ -724,7 +724,7 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
         coreset_changed = bool(isin_ids(old.coreset.ids, ids).any())
         if old.status == "not_separable" and coreset_changed:
             raise CannotWarmStart("rows that proved that nothing separates the classes were relabelled or removed")
-        state = self._carried_over(old, ids, ids[now != 0], difference)
+        state = self._without_changed_rows(old, ids, ids[now != 0], difference)
         state = state.with_near_rows_loaded() if coreset_changed else state
         if not (state.both_classes if self.intercept else len(state.known_ids)):
             left = "no row near the hyperplane is left of one of the classes"
@@ -740,7 +740,7 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
             label_bytes = self.source.nbytes // self.source.rows - row_bytes(self.source)  # labels, and weights
             state = replace(state, sample_bytes=state.sample_bytes + len(new) * label_bytes)
             every, signs = np.append(ids, new), np.append(now, signs_of(codes, weights, self.codes))
-            state = self._with_entering(state, every[signs != 0], signs[signs != 0], fetched)
+            state = self._with_entering_rows(state, every[signs != 0], signs[signs != 0], fetched)
         if state.status != "running":
             return state
         unread = len(state.block_bounds.unread)
@@ -749,17 +749,17 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
         return self._certified_or_solved(state)
 
     def _slack(self, state: HardMarginState, every: WorkingSet) -> float:
-        """How far above the bound the margins of the rows to be cached lie; every: the rows of a sample."""
+        """The slack: rows with margins up to this far above the bound are cached; every: the rows of a sample."""
         room = ROOM_SHARE * self.pool_rows / self.source.rows
         share = min(self.near_share, room)
         if share * len(every) < 1 or not np.isfinite(state.upper):
             return 0.0
         return max(0.0, float(np.quantile(self._margins(state, every), share)) - (1 - self.epsilon) * state.upper)
 
-    def _carried_over(
+    def _without_changed_rows(
         self, old: HardMarginState, ids: NDArray[np.int64], entering: NDArray[np.int64], difference: Difference
     ) -> HardMarginState:
-        """The earlier state without the changed rows ``ids``, of which those ``entering`` a class are added later."""
+        """The earlier state without the changed rows ``ids``; rows ``entering`` a class are added later."""
         source, core = self.source, old.coreset
         working_set = old.working_set.add(SentRows.one_part(core.ids, core.rows, core.signs))  # in case it was evicted
         working_set = working_set.take(np.flatnonzero(~isin_ids(working_set.ids, ids)))
@@ -791,10 +791,10 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
             warm_started=True,
         )
 
-    def _with_entering(
+    def _with_entering_rows(
         self, state: HardMarginState, ids: NDArray[np.int64], signs: NDArray[np.int8], fetched: RowFetcher
     ) -> HardMarginState:
-        """The state with rows (m,) that enter these classes, of chunks that will not be read as a whole."""
+        """Add rows (m,) that enter these classes, of chunks that will not be read as a whole."""
         chunks, before, violated = ids // self.source.chunk_rows, fetched.rows, False
         for chunk in np.unique(chunks[state.block_bounds.direction_index[chunks] >= 0]).tolist():
             may_stop()
@@ -802,7 +802,8 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
             coming = WorkingSet.unweighted(ids[mine], fetched(ids[mine]), signs[mine])
             violated |= self._violates(state, coming)
             near = self._margins(state, coming) < (1 - self.epsilon) * state.upper + state.slack
-            near |= state.block_bounds.below(chunks[mine], coming.rows, coming.signs)  # bounds stay as high as they are
+            # rows below the bound of their chunk join the working set, so that the bound need not be lowered
+            near |= state.block_bounds.below(chunks[mine], coming.rows, coming.signs)
             if len(state.known_ids) + np.count_nonzero(near) > self.pool_rows:
                 raise CannotWarmStart(TOO_MANY)
             beyond, joining = coming.take(np.flatnonzero(~near)), coming.take(np.flatnonzero(near))
@@ -818,7 +819,7 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
         return self._with_forecast(self._solve(state, state.working_set), state.newest, WARM_START_PACE)
 
     def _with_balanced_weights(self, working_set: WorkingSet) -> WorkingSet:
-        """Dual weights that sum to 1 in each class, or in all without intercept; zeros if a class has none left."""
+        """Scale dual weights to sum to 1 in each class, or in total without intercept; 0 if a class has none left."""
         signs = working_set.signs
         sides = [signs > 0, signs < 0] if self.intercept else [np.ones(len(working_set), bool)]
         sums = [working_set.weights[side].sum() for side in sides]

@@ -1,4 +1,4 @@
-"""The hard margin as a kind of problem: its job, from a job to a problem, and what is reported."""
+"""The hard margin as a kind of problem: the job's options, job to problem, messages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from coremargin.problems.kind import Outcome
 
 
-#: The working set is full above this share of its room, and a store was read again above this many reads.
+#: Thresholds of messages: the working set is full above FULL of its capacity; chunks were read again above AGAIN reads.
 FULL, AGAIN = 0.8, 1.05
 #: Share of the rows that is cached with a model: so many rows for each feature, but a share within these limits. A few
 #: rows for each feature move the hyperplane from update to update, however many others there are, and an update that
@@ -87,7 +87,7 @@ class HardMarginKind(TwoClassKind[HardMarginJob, "HardMargin"]):
         return replace(hard_margin(job, source, strategy=job.strategy), near_share=share)
 
     def facts(self, problem: HardMargin, state: Any) -> dict[str, Any]:
-        """Adds the room in the working set, whether cached rows were lost and read again, and bounds on the error."""
+        """Adds the capacity of the working set, whether cached rows were lost, and bounds on the error."""
         from coremargin.problems.hard.generalization import generalization_of
 
         lost = {"near_rows_lost": True} if state.near_rows_lost else {}
@@ -104,13 +104,13 @@ class HardMarginKind(TwoClassKind[HardMarginJob, "HardMargin"]):
         return [] if found is None else describe(found)
 
     def describe_reading(self, job: HardMarginJob) -> str:
-        """As the strategy says."""
+        """The strategy's reads of the store."""
         from coremargin.problems.hard.strategies.table import STRATEGIES
 
         return STRATEGIES[job.strategy].reading
 
     def verdict(self, outcome: Outcome, job: HardMarginJob) -> list[str]:
-        """Adds how a walk went, next to its theorem."""
+        """Adds the passes and updates of a walk, and the theorem's bound on them."""
         walk = outcome.run.get("walk")
         if walk is None:
             return super().verdict(outcome, job)
@@ -123,7 +123,7 @@ class HardMarginKind(TwoClassKind[HardMarginJob, "HardMargin"]):
         return [*super().verdict(outcome, job), f"{job.strategy}: {counts};", f"{own}."]
 
     def driver_memory(self, outcome: Outcome) -> tuple[str, str]:
-        """The working set; if it was full and chunks were read again, what would help."""
+        """The working set; advice if it was full and chunks were read again."""
         word, text = super().driver_memory(outcome)
         run = outcome.run
         full = run["pool_rows"] > FULL * run.get("pool_limit_rows", math.inf)

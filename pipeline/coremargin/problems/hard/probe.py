@@ -1,10 +1,10 @@
-"""What a worker does with a chunk in a scan for a hard margin: plain functions on arrays; no Dask, no files.
+"""The worker's part of a scan for a hard margin: plain functions on the arrays of a chunk; no Dask, no files.
 
 The rows are multiplied in their own precision. Everything that enters a bound is evaluated again in float64: every
 row whose fast value is within the rounding bound of the smallest one is a candidate, and the candidates decide.
 Where float32 cannot distinguish the rows (huge features, tiny margins) the chunk is multiplied in float64 instead.
 
-The summary of a block is a few kilobytes, besides the rows that it sends, whatever the block holds.
+Apart from the rows that it sends, the summary of a block has a few kilobytes.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from coremargin.engine.protocols import Block
 from coremargin.maths.margin import Array, gamma, safe_projections
 from coremargin.maths.rows import Rows, precision, products, take
 from coremargin.problems.common.classes import mask_zero_weights
+from coremargin.problems.common.driver_rows import ids_in_chunks
 from coremargin.problems.common.sent import ChunkRows, LowestRows, SentRows, least_of_chunks
 from coremargin.problems.common.state_arrays import state_from_arrays, state_to_arrays
 
@@ -35,7 +36,7 @@ MANY_CANDIDATES = 512
 
 @dataclass(frozen=True)
 class MarginSummary:
-    """What the rows of some blocks say about k hypotheses; index 0 is the positive class, 1 the negative.
+    """The margins of the rows of some blocks at k hypotheses; index 0 is the positive class, 1 the negative.
 
     smallest (2, k) float64: smallest y w.x, rounded down so that it is a proof; smallest_id (2, k) int64: its row.
     chunks (c,) int64 and chunk_lower (c, 2) float64: for each chunk read, a lower bound on y w.x of hypothesis 0 over
@@ -89,7 +90,7 @@ class MarginSummary:
         return self.sent.ids
 
     def with_rows(self, rows: Rows) -> MarginSummary:
-        """The same with these rows (m, d) for those that are sent."""
+        """The summary with these rows (m, d) in place of the sent ones."""
         return replace(self, sent=SentRows.one_part(self.sent.ids, rows, self.sent.signs))
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
@@ -145,16 +146,13 @@ class MarginProbe:
     def narrow(self, block: Block) -> MarginProbe:
         """The same probe with only what this block needs."""
         chunks = np.array(block.chunks)
-        first = np.searchsorted(self.known_ids, chunks * self.chunk_rows)
-        stop = np.searchsorted(self.known_ids, (chunks + 1) * self.chunk_rows)
-        known = [self.known_ids[a:b] for a, b in zip(first.tolist(), stop.tolist(), strict=True) if a < b]
         # A stage may have thousands of blocks: each finds its chunks by bisection, since both are increasing.
         place = np.searchsorted(self.cut_chunks, chunks)
         there = place < len(self.cut_chunks)
         here = place[there][self.cut_chunks[place[there]] == chunks[there]]
         return replace(
             self,
-            known_ids=np.concatenate([self.known_ids[:0], *known]),
+            known_ids=ids_in_chunks(self.known_ids, block.chunks, self.chunk_rows),
             cut_chunks=self.cut_chunks[here],
             cuts=self.cuts[here],
             keep=max(self.keep, int(self.keep_per_chunk * len(chunks))),
@@ -172,7 +170,7 @@ class MarginProbe:
         return MarginSummary.from_arrays(arrays)
 
     def lowest_rows(self) -> LowestRows:
-        """An empty collection for the rows that a block sends."""
+        """A collector for the rows that a block sends."""
         copies = len(self.cut_chunks) > 0
         return LowestRows(self.keep, len(self.base), np.dtype(self.dtype), sparse=self.sparse, copies=copies)
 
@@ -194,7 +192,7 @@ class MarginProbe:
         """The summary of some chunks, all of whose rows (m, d) that count the driver has; ids (m,) increasing."""
         block = Block(0, tuple(chunks.tolist()))
         probe = self.narrow(block)
-        here = replace(probe, known_ids=np.searchsorted(ids, probe.known_ids))  # places take the part of ids
+        here = replace(probe, known_ids=np.searchsorted(ids, probe.known_ids))  # positions replace ids
         summary, lowest, directions = here.empty(), here.lowest_rows(), here.directions
         longest, codes = source.scalars().max_norm, np.where(signs > 0, *self.codes).astype(np.int32)
         for chunk in block.chunks:
@@ -225,7 +223,7 @@ class MarginProbe:
                 continue
             signed = sign * fast.take(mine, axis=1)
             smallest[k], ids[k] = self._prove(data, mine, sign, signed, error, directions)
-            with np.errstate(over="ignore"):  # rows near the end of float32: infinite is counted right as well
+            with np.errstate(over="ignore"):  # rows near the limit of float32: infinity is counted correctly, too
                 margins = signed[0] + sign * self.offset
             below += int(np.count_nonzero(_below(margins, self.level)))
             fresh: Any = np.isin(mine, known, invert=True) if len(known) else slice(None)
@@ -264,8 +262,8 @@ class MarginProbe:
         self, data: ChunkRows, mine: NDArray[np.intp], sign: int, values: NDArray[Any], error: Array, directions: Array
     ) -> tuple[Array, NDArray[np.int64]]:
         """Smallest y w.x (k,) of one class in float64, rounded down, and the rows that have it."""
-        # The error bound covers the true value; what is proven lies up to as much below it once more.
-        # What is not a number after an overflow is a candidate, too: hence "not above".
+        # The true value is within the error, and the proven value up to as much below it again. # NaN after an overflow
+        # is a candidate, too: hence "not above".
         with np.errstate(invalid="ignore"):
             cut = values.min(axis=1) + 3 * error
         close = np.unique(np.concatenate([np.flatnonzero(~(v > c)) for v, c in zip(values, cut, strict=True)]))
@@ -301,8 +299,8 @@ class MarginProbe:
 
 def binned(margins: NDArray[Any], low: float, high: float, bins: int) -> NDArray[np.int64]:
     """Histogram of margins from low to high; the outermost bins hold those beyond them too."""
-    place = (margins - np.float64(low)) * (bins / (high - low))  # beyond float32 for large rows
-    inside = np.fmax(np.fmin(place, bins - 1), 0)  # what overflowed and is not a number lies at an end, too
+    place = (margins - np.float64(low)) * (bins / (high - low))  # float64: large rows would overflow float32
+    inside = np.fmax(np.fmin(place, bins - 1), 0)  # NaN after an overflow goes to an outermost bin
     return np.bincount(inside.astype(np.intp), minlength=bins)
 
 

@@ -1,4 +1,4 @@
-"""What a hard-margin job knows between two scans."""
+"""The state of a hard-margin job between two scans."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ _WALK_NUMBERS = ("passes", "chunk", "updates_before", "proves", "exact")
 
 @dataclass(frozen=True)
 class WalkState:
-    """How far a walk is: passes that are over, chunks of the present pass that are done, and the numbers.
+    """The progress of a walk: finished passes, finished chunks of the current pass, and the carried numbers.
 
-    updates_before: those of earlier passes. proves: the pass is about hypotheses, which the first one has none of:
-    ``newest`` of the state, and ``exact``, the solution of the rows touched. margins: what its chunks have shown of
-    them.
+    updates_before: number of updates in earlier passes. proves: whether the pass also measures hypotheses, as all but
+    the first do: ``newest`` of the state, and ``exact``, the solution of the rows that the walk used. margins: summary
+    of its chunks about these.
     """
 
     passes: int
@@ -69,11 +69,11 @@ class WalkState:
 
     @property
     def updates(self) -> int:
-        """How many rows have changed the numbers so far."""
+        """The number of updates so far."""
         return int(self.carried["updates"])
 
     def next_chunk(self, carried: Carried, margins: MarginSummary) -> WalkState:
-        """The state one chunk later, with the numbers and what the chunk has shown; rows that it sent are left out."""
+        """The state one chunk later, with the new numbers and the chunk's summary without the sent rows."""
         margins = self.margins.merge(replace(margins, sent=self.margins.sent))
         return replace(self, chunk=self.chunk + 1, carried=carried, margins=margins)
 
@@ -102,23 +102,21 @@ class WalkState:
 
 @dataclass(frozen=True)
 class HardMarginState:
-    """What is known between two scans.
+    """The state between two scans.
 
     newest: the hypothesis that the next scan proves; best: the one behind ``lower``. coreset: the rows and dual weights
-    behind ``upper``. sketch: some rows for the range of margins. histogram (2, bins) over [low, high] and
-    rows_below: from the last scan; rows_below is None before the first. lower_now: the bound that the last scan proved
-    for its newest hypothesis.
+    behind ``upper``. sketch: some rows for the range of margins. histogram (2, bins) over [low, high] and rows_below:
+    from the last scan; rows_below is None before the first. lower_now: the bound that the last scan proved for its
+    newest hypothesis.
 
     stage: how many of the ``stages`` of the first read are done; both are 0 if it is not made in stages. During the
     first read histogram and rows_below add up, each stage's at its own hypothesis, and the rows of the working set are
     counted at its end; in_stages: they come from that read. expected_move (d + 1,): by how much (w, b) may still move.
-    slack: rows whose margin is at most this far above the bound are sent as well, for hypotheses of later commits.
+    slack: rows with margins up to this far above the bound are also sent, for hypotheses of later commits.
 
     warm_started: the state comes from an earlier commit, and the first read is that of the chunks without bounds.
-    near_rows: rows that are as good as in the working set, but in a file; near_rows_lost: that file was damaged, and
-    their chunks were read again.
-
-    walk: how far a strategy is that walks through the rows.
+    near_rows: rows that count as known like the working set, but are in a file; near_rows_lost: that file was damaged,
+    and their chunks were read again. walk: progress of a strategy that walks through the rows.
     """
 
     round: int
@@ -151,7 +149,7 @@ class HardMarginState:
 
     @property
     def known_ids(self) -> NDArray[np.int64]:
-        """Ids of the rows that block bounds leave out: those of the working set, and the near rows."""
+        """Ids of the rows that block bounds are not about: those of the working set, and the near rows."""
         ids = self.working_set.ids
         return ids if self.near_rows is None else np.concatenate([ids, self.near_rows.ids])
 
@@ -168,9 +166,9 @@ class HardMarginState:
         return self.stage < self.stages
 
     def with_near_rows_loaded(self) -> HardMarginState:
-        """The state with the near rows in the working set; if their file is damaged their chunks lose their bounds.
+        """Load the near rows into the working set; if their file is damaged, their chunks lose their bounds.
 
-        Call it after a scan's block bounds are recorded, which leave out the near rows.
+        Call it after a scan's block bounds are recorded, which are not about the near rows.
         """
         if self.near_rows is None:
             return self
@@ -186,7 +184,7 @@ class HardMarginState:
         return in_memory(self.to_file())
 
     def to_file(self) -> dict[str, Any]:
-        """The same, with near rows that are not loaded left in their file."""
+        """As ``to_arrays``, but near rows that are not loaded stay in their file."""
         return state_to_arrays(self, STATUSES)
 
     @classmethod

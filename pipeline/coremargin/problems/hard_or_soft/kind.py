@@ -165,7 +165,7 @@ def with_tried(model: Model, hard: Result) -> Model:
     proof = hard.proof
     tried = {"problem": "hard_margin", "upper": hard.upper, "coreset_rows": len(proof)}
     arrays: dict[str, Any] = {"tried_ids": proof.ids, "tried_y": proof.signs, "tried_alpha": proof.weights}
-    return replace(model, record={**model.record, "tried": tried}, extra={**model.extra, **arrays})
+    return replace(model, record={**model.record, "tried": tried}, numbers={**model.numbers, **arrays})
 
 
 def _current(problem: Any, state: Any = None) -> tuple[Kind[Any, Any, Any], Any, Any]:

@@ -11,6 +11,7 @@ every scan.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -19,13 +20,13 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.data.spread import gamma_scale
+from coremargin.data.extent import gamma_scale
 from coremargin.engine.problem import BaseProblem, Round
 from coremargin.errors import LabelError, UsageError
 from coremargin.maths import rows as row_ops
 from coremargin.maths.kernel.callables import CallableKernel, check_semidefinite
 from coremargin.maths.kernel.expansion import Expansions
-from coremargin.maths.kernel.functions import Kernel, Lengths, relocate_faults
+from coremargin.maths.kernel.functions import Kernel, Lengths, Points, relocate_faults
 from coremargin.maths.kernel.gram import Gram
 from coremargin.maths.kernel.machine import Solution, solve
 from coremargin.models.user_kernel import check_same, faults_named, reference_values
@@ -37,7 +38,7 @@ from coremargin.problems.common.classes import (
     class_weights,
     held_out_views,
 )
-from coremargin.problems.common.driver_rows import ClassRows
+from coremargin.problems.common.driver_rows import ClassRows, read_labelled_rows
 from coremargin.problems.common.result import STOPPED
 from coremargin.problems.common.sample import SAMPLE_BYTES, SAMPLE_SHARE, sample_chunks
 from coremargin.problems.common.stages import Stages, plan_stages, scan_position
@@ -55,7 +56,6 @@ from coremargin.problems.kernel.bounds import (
 from coremargin.problems.kernel.columns import Columns, Setting, class_costs, column_count, side_totals
 from coremargin.problems.kernel.probe import KernelProbe, KernelSummary
 from coremargin.problems.kernel.spec import HELP, OWN, KernelFleetJob
-from coremargin.problems.kernel.user_kernel import measure_kernel
 from coremargin.problems.kernel.working_set import Capacity, select_candidates
 
 if TYPE_CHECKING:
@@ -93,6 +93,10 @@ GROWN = 0.05
 UNEVEN = 4
 #: Rows of the working set whose kernel matrix is checked before a solve, for user-defined kernels.
 CHECKED = 512
+
+#: Rows of the first trial of a user-defined kernel, and the most rows and seconds of the second, whose size follows
+#: from the first.
+TRIED_FIRST, TRIED, TRIED_SECONDS = 8, 256, 0.5
 
 
 @dataclass(frozen=True)
@@ -745,3 +749,33 @@ def _kernel(job: KernelSpec, gamma: str | float, source: Source) -> Kernel:
         own["gamma"] = gamma_scale(source)
     centre = source.centres(0, 1)[0] if job.kernel == "rbf" and not source.sparse else None
     return Kernel(cast("KernelName", job.kernel), **own, centre=centre)
+
+
+# A user-defined kernel is tried on a few rows before a run
+
+
+def measure_kernel(kernel: CallableKernel, source: Source, class_of: NDArray[np.int32], chunk: int) -> float:
+    """Values per second on one core, measured on rows of a chunk, which are also checked.
+
+    Raises UsageError if the function is no kernel.
+    """
+    rows = read_labelled_rows(source, chunk, class_of)
+    some = _spread(rows, TRIED_FIRST)
+    with faults_named(kernel, source.name, some.ids, chunk):
+        rate = _rate(kernel, kernel.points(some.rows))
+        kernel.check_values(kernel.points(some.rows))
+    some = _spread(rows, int(np.clip(np.sqrt(TRIED_SECONDS * rate / 8), TRIED_FIRST, TRIED)))
+    with faults_named(kernel, source.name, some.ids, chunk):
+        points = kernel.points(some.rows)
+        kernel.check_values(points)
+        return _rate(kernel, points)
+
+
+def _spread(rows: ClassRows, most: int) -> ClassRows:
+    return rows.take(np.unique(np.linspace(0, len(rows) - 1, min(most, len(rows))).astype(np.intp)))
+
+
+def _rate(kernel: CallableKernel, points: Points) -> float:
+    began = time.perf_counter()
+    kernel.block(points, points)
+    return len(points) ** 2 / max(1e-9, time.perf_counter() - began)

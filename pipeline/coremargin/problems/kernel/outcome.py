@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from coremargin.data.scaled import scaling_of, unscaled
-from coremargin.formats.fleet_record import FORMAT, VERSION, fleet_status
 from coremargin.formats.function import function_name
 from coremargin.maths.kernel.callables import CallableKernel
-from coremargin.models.fleet import FleetModel
-from coremargin.models.fleet_record import chosen, evaluation, named, validation
+from coremargin.models.fleet_record import evaluation
 from coremargin.models.kernel import KernelModel
 from coremargin.models.user_kernel import faults_named, reference_values
-from coremargin.problems.common.model import record_of
+from coremargin.problems.common.model import record_of, transform_arrays
+from coremargin.problems.fleet.outcome import MemberModel, bind_models
 from coremargin.problems.kernel.spec import OWN
-from coremargin.version import version
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from coremargin.data.source import Source
-    from coremargin.problems.kernel.columns import Setting
+    from coremargin.models.fleet import FleetModel
     from coremargin.problems.kernel.kernel_margin import KernelMargin, KernelResult, KernelState
     from coremargin.problems.kernel.spec import KernelFleetJob
 
@@ -32,13 +29,14 @@ def kernel_model(
     source: Source, codes: tuple[int, ...], found: KernelResult, parameters: Mapping[str, Any], **about: Any
 ) -> KernelModel:
     """A result as a model; codes: label codes of the classes, in their order; about: a member's ``view``."""
-    kernel, scaling = found.kernel, scaling_of(source)
+    kernel, function = found.kernel, None
     numbers: dict[str, Any] = {name: getattr(kernel, name) for name in OWN[kernel.name]}
-    user_kernel: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     if isinstance(kernel, CallableKernel):
         numbers = {"error": kernel.eta, "function": function_name(kernel.function)}
         with faults_named(kernel, source.name, found.rows.ids):
-            user_kernel = {"function": kernel.function, "kernel_values": reference_values(kernel, found.rows.rows)}
+            values = {"kernel_values": reference_values(kernel, found.rows.rows)}
+        function = kernel.function
     record = record_of(
         source,
         codes,
@@ -49,56 +47,34 @@ def kernel_model(
         kernel={"name": kernel.name, **numbers},
         **about,
     )
-    return KernelModel(
-        record=record,
-        duals=found.duals,
-        offsets=found.offsets,
-        lowers=found.lowers,
-        uppers=found.uppers,
-        coreset_ids=found.rows.ids,
-        coreset_x=found.rows.rows,
-        coreset_classes=found.rows.classes,
-        shift=None if scaling is None else scaling.shift,
-        factor=None if scaling is None else scaling.factor,
-        **user_kernel,
-    )
+    arrays = {
+        "duals": found.duals,
+        "offsets": found.offsets,
+        "lowers": found.lowers,
+        "uppers": found.uppers,
+        "coreset_ids": found.rows.ids,
+        "coreset_classes": found.rows.classes,
+        **values,
+        **transform_arrays(source),
+    }
+    return KernelModel(record, arrays, found.rows.rows, function=function)
 
 
 def fleet_model(job: KernelFleetJob, problem: KernelMargin, state: KernelState) -> FleetModel:
-    """The models of all members, and how accurate they are."""
-    source, results = problem.source, problem.results(state)
-    member_settings = [job.setting_of(one.kernel, one.cost) for one in problem.settings]
-    models = {
-        name: _member(job, problem, one, found)
-        for name, one, found in zip(problem.names, problem.settings, results, strict=True)
-    }
+    """The models of all settings, and how accurate they are."""
+    results = problem.results(state)
+    members = []
+    for name, one, found in zip(problem.names, problem.settings, results, strict=True):
+        view = {"class": None, "fold": one.fold, "folds": problem.folds, "fold_seed": problem.seed}
+        about: dict[str, Any] = {} if one.fold is None else {"view": view}
+        parameters = job.parameters_of(one.cost, job.gammas[one.kernel])
+        model = kernel_model(problem.source, problem.codes, found, parameters, **about)
+        members.append(MemberModel(name, None, job.setting_of(one.kernel, one.cost), one.fold, model))
     final = state.round > problem.stages.count and all(found.final for found in results)
     claimed = final and not _rounding_decides(problem, results)
-    evaluated = zip(member_settings, problem.settings, results, strict=True) if claimed else ()
-    evaluations = [evaluation(setting, one.fold, found.confusion) for setting, one, found in evaluated]
-    settings = list(dict.fromkeys(member_settings))
-    table = validation(evaluations, settings)
-    record = {
-        "format": FORMAT,
-        "version": VERSION,
-        "status": fleet_status([model.status for model in models.values()]),
-        "problem": "kernel",
-        "parameters": job.parameters(),
-        "classes": [source.classes[code] for code in problem.codes],
-        "features": source.features,
-        "rows": source.rows,
-        "dtype": source.dtype.name,
-        "store_digest": unscaled(source).digest,
-        "members": [
-            _entry(name, named(setting), one.fold, models[name])
-            for name, setting, one in zip(problem.names, member_settings, problem.settings, strict=True)
-        ],
-        "evaluations": evaluations,
-        "validation": table,
-        "chosen": chosen(table, settings),
-        "software": {"coremargin": version()},
-    }
-    return FleetModel(record, models)
+    evaluated = zip(members, results, strict=True) if claimed else ()
+    evaluations = [evaluation(one.setting, one.fold, found.confusion) for one, found in evaluated]
+    return bind_models(problem.source, problem.codes, "kernel", job.parameters(), members, evaluations)
 
 
 def _rounding_decides(problem: KernelMargin, results: Sequence[KernelResult]) -> bool:
@@ -109,25 +85,3 @@ def _rounding_decides(problem: KernelMargin, results: Sequence[KernelResult]) ->
         tables[table] = tables.get(table, 0) + found.undecided
     counted = max(int(found.confusion.sum()) for found in results)
     return max(tables.values()) > 1 + counted // FEW
-
-
-def _member(job: KernelFleetJob, problem: KernelMargin, one: Setting, found: KernelResult) -> KernelModel:
-    view = {"class": None, "fold": one.fold, "folds": problem.folds, "fold_seed": problem.seed}
-    parameters = job.parameters_of(one.cost, job.gammas[one.kernel])
-    about: dict[str, Any] = {} if one.fold is None else {"view": view}
-    return kernel_model(problem.source, problem.codes, found, parameters, **about)
-
-
-def _entry(name: str, setting: dict[str, Any], fold: int | None, model: KernelModel) -> dict[str, Any]:
-    claims = model.certificate
-    return {
-        "name": name,
-        "class": None,
-        **setting,
-        "fold": fold,
-        "status": model.status,
-        "lower": claims.lower,
-        "upper": claims.upper,
-        "ratio": claims.ratio,
-        "coreset_rows": claims.coreset_rows,
-    }

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from coremargin.maths.kernel.functions import TILE_ROWS
 from coremargin.maths.kernel.machine import weighted_losses
 from coremargin.models.user_kernel import faults_named
-from coremargin.problems.common.driver_rows import ClassRows, confusion_counts, read_labelled_rows
+from coremargin.problems.common.driver_rows import ClassRows, confusion_counts, predicted_classes, read_labelled_rows
 from coremargin.problems.common.state_arrays import state_from_arrays, state_to_arrays
 from coremargin.problems.kernel.working_set import select_candidates
 
@@ -180,8 +180,3 @@ def undecided_rows(values: Array, errors: Array) -> NDArray[np.bool_]:
     others = values + errors
     others[best] = -np.inf
     return np.asarray(~(others.max(axis=1) < values[best] - errors[best]))
-
-
-def predicted_classes(values: Array) -> NDArray[np.intp]:
-    """The classes (n,) that decision values (n, k) name."""
-    return np.asarray((values[:, 0] > 0) if values.shape[1] == 1 else values.argmax(axis=1), np.intp)

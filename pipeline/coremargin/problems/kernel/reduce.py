@@ -34,12 +34,11 @@ from coremargin.models.kernel import KernelModel
 from coremargin.models.predict import opened_model
 from coremargin.models.user_kernel import faults_named
 from coremargin.problems.common.classes import class_codes, class_index, class_weights
-from coremargin.problems.common.driver_rows import ClassRows, confusion_counts, read_labelled_rows
+from coremargin.problems.common.driver_rows import ClassRows, confusion_counts, predicted_classes, read_labelled_rows
 from coremargin.problems.common.threads import one_blas_thread
 from coremargin.problems.kernel.bounds import claimed_bounds, lower_bound, squared_norm, total_bound, upper_bound
 from coremargin.problems.kernel.columns import Columns, Setting, class_costs
 from coremargin.problems.kernel.kernel_margin import Machine
-from coremargin.problems.kernel.probe import predicted_classes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -337,11 +336,5 @@ class _Reduction:
                 "changed": comparison.changed,
             },
         }
-        return replace(
-            model,
-            record=record,
-            lowers=lowers,
-            uppers=uppers,
-            reduced_places=reduced.places,
-            reduced_weights=reduced.weights,
-        )
+        fewer = {"reduced_places": reduced.places, "reduced_weights": reduced.weights}
+        return replace(model, record=record, numbers={**model.numbers, "lowers": lowers, "uppers": uppers, **fewer})

@@ -16,7 +16,7 @@ from coremargin.models.kernel import KernelModel
 from coremargin.models.registry import load
 from coremargin.models.user_kernel import terms_of, with_function
 from coremargin.report import charts, page, rounds, rulers
-from coremargin.report.confusion import by_class, confusions, matrix_lines, share
+from coremargin.report.confusion import confusion_view
 from coremargin.report.field import MOST, Field, extents, picture
 from coremargin.report.numbers import label_text, precision_for
 from coremargin.report.view import claims_of
@@ -68,21 +68,15 @@ def render(model: Json, run: Json, records: Sequence[Json], *, name: str = "MODE
     of, ruler = ("value", rulers.value) if soft else ("margin", rulers.margin)
     drawn = charts.by_round(records, run, claims, of=of, closing=True)
     reduced = model.get("reduced") or {}
-    matrix, labels = np.array(run.get("confusion") or []), view["classes"]
-    counted = matrix if matrix.sum() else None
     view |= claims.view() | {
         "soft": soft,
         "charts": drawn | {"ruler": ruler(claims)},
-        "accuracy": share(counted),
-        "confusion": matrix_lines(counted, labels),
-        "confusions": confusions(counted, labels),
-        "by_class": by_class(counted, labels),
-        "final": run.get("confusion_of") == "final",
+        **confusion_view(run, view["classes"]),
         "kernel": model["kernel"],
         "terms": terms_of(view["parameters"]),
         "commands": with_function(view["commands"], view["parameters"]),
         "pool": run.get("pool") or {},
-        "several": len(labels) > 2,
+        "several": len(view["classes"]) > 2,
         "reduced": reduced,
         "distance": precision_for(None, reduced.get("distance")).up(reduced.get("distance")),
     }

@@ -25,7 +25,7 @@ class LogisticJob(LossJob, frozen=True, kw_only=True):
     C: float | tuple[float, ...] | None = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
-        """Refuse what is out of range. Raises ValueError."""
+        """Raise ValueError for values out of range."""
         if isinstance(self.C, tuple):
             raise ValueError(
                 f"C: expected one, found {list(self.C)}: with the logistic loss every value of C takes a job of its own"
@@ -34,7 +34,7 @@ class LogisticJob(LossJob, frozen=True, kw_only=True):
 
 
 class LogisticKind(TwoClassKind[LogisticJob, "Logistic"]):
-    """Every row has a loss, the smaller the farther it is on its side."""
+    """Every row has a loss, which decreases with its margin."""
 
     name = "logistic"
     job = LogisticJob
@@ -42,7 +42,7 @@ class LogisticKind(TwoClassKind[LogisticJob, "Logistic"]):
     selected_by = 'give loss "logistic", one C and two classes'
 
     def matches(self, options: Mapping[str, Any]) -> bool:
-        """Whether the loss is logistic; options that it cannot be combined with are refused by name."""
+        """Whether the loss is logistic. Other options that the job cannot have are errors."""
         return options.get("loss") == "logistic"
 
     def problem(self, job: LogisticJob, source: Source) -> Logistic:

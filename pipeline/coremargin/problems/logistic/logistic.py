@@ -8,8 +8,8 @@ of P is below D(a) (Jaakkola, Haussler 1999; Yu, Huang, Lin 2011). At a hypothes
 a_i = c_i q_i with q_i = 1 / (1 + exp(m_i)), are such weights but for the balance. Their D is P - 1/2 ||gradient||^2.
 
 Scan. Workers sum up the loss, its gradient, and the curve G = sum_i h_i z_i z_i^T with z = (x, 1), h = c q (1 - q).
-The Newton step is p = -(R + G)^-1 gradient, R = 1 for the weights and 0 for b. The next scan is about v + p. It also
-sums up the loss at points of the segment from the best hypothesis to v + p, for which no row is read once more.
+The Newton step is p = -(R + G)^-1 gradient, R = 1 for the weights and 0 for b. The next scan is at v + p. In the same
+read, it also sums up the loss at points of the segment from the best hypothesis to v + p.
 
 Dual. Along p the slopes change, to first order, to a_i' = a_i - h_i t_i with t_i = y_i z_i.p. With u the sum of a_i
 y_i z_i, that of a_i' y_i z_i is u - G p: by the choice of p it consists of the weights of v + p, and of 0 for the
@@ -69,19 +69,19 @@ STATUSES: tuple[Status, ...] = ("running", "certified", "stalled")
 
 #: Points of the segment from the best hypothesis (0) to the newest (1) whose loss a scan sums up besides the newest's.
 LINE_POINTS = (1e-4, 1e-3, 0.01, 0.03, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85)
-#: Matrices of (d + 1)^2 numbers that exist at a time: answers on their way, and those that are merged or solved.
+#: Matrices of (d + 1)^2 numbers that exist at a time: in transit, merged, or solved.
 CURVES = 8
 #: Rows of the rarer class for each feature that a sample has, up to this share of the store: fewer say little. Measured
 #: on 200,000 x 40 rows of which 1.7 % are positive, gap 1e-3 | 1e-6 after so many reads: 3.12 | 4.12, else 5.04 | 6.04.
 ROWS_A_FEATURE, LARGEST_SAMPLE = 10, 0.25
-#: A scan that brings both bounds nearer by no more than this share of what is asked for is idle; after so many in a row
-#: the job ends.
+#: A scan that reduces the gap by no more than IDLE_SHARE of the requested one is idle; the job ends after IDLE_SCANS of
+#: #: them in a row.
 IDLE_SHARE, IDLE_SCANS = 0.1, 4
 #: Stores up to this are a sample as a whole.
 SMALL_BYTES = 4 << 20
-#: Of so many rows that a sample should have and has not, C times these shares is tried.
+#: If a sample has fewer rows than it should, C times these factors is tried.
 SHARES = (0.01, 0.1, 1.0)
-#: A step that promises less than this share of the value promises too much: the curve is not that of the way.
+#: A step whose predicted value is below this share of the current one is not trusted: the curvature changes on the way.
 PROMISE = 0.5
 #: Newton steps on a sample, at most.
 STEPS = 100
@@ -94,13 +94,13 @@ MOST_MOVED = 0.9
 
 @dataclass(frozen=True)
 class LogisticState:
-    """Between two scans.
+    """The state between two scans.
 
-    newest (d + 1,): the (w, b) that the next scan is about; best: the one that has the value ``primal``, or, before the
-    first scan, the best one without weights. base, move (d + 1,): ``newest`` is the Newton step ``move`` from ``base``,
-    which was scanned; else both are zeros. reference, dual_move (d + 1,): the dual point of the bound ``dual``, as a
-    hypothesis and a move from it. wrong: rows with a margin of 0 or less at the newest hypothesis of the last scan.
-    idle: so many scans in a row brought nothing.
+    newest (d + 1,): the (w, b) of the next scan; best: the one with the value ``primal``, or, before the first scan,
+    the best one without weights. base, move (d + 1,): ``newest`` is the Newton step ``move`` from ``base``, which was
+    scanned; else both are zeros. reference, dual_move (d + 1,): the dual point of the bound ``dual``, as a hypothesis
+    and a move from it. wrong: rows with a margin of 0 or less at the newest hypothesis of the last scan. idle: number
+    of idle scans in a row.
     """
 
     round: int
@@ -139,7 +139,7 @@ class Logistic(TwoClassProblem[LogisticState, LogisticSummary]):
     sample_share: float = SAMPLE_SHARE
 
     def check(self) -> None:
-        """Refuse what cannot be trained. Raises LabelError, StoreError, UsageError."""
+        """Check that the job can be trained. Raises LabelError, StoreError, UsageError."""
         two_classes(self.source, one_vs_rest=False)
         if self._curve_bytes * CURVES > self.memory_bytes:
             raise UsageError(
@@ -154,24 +154,23 @@ class Logistic(TwoClassProblem[LogisticState, LogisticSummary]):
 
     @property
     def least_block_bytes(self) -> int:
-        """No more blocks than have room for their matrices."""
+        """Blocks must be so large that the matrices of all blocks fit in memory."""
         source = self.source
         return source.nbytes * self._curve_bytes // self.memory_bytes + source.nbytes // source.chunks + 1
 
     @property
     def holds_all_rows(self) -> bool:
-        """Where half of the memory has room for them, each is read once."""
-        return self.source.nbytes <= self.memory_bytes // 2
+        """Whether all rows fit in half of the memory: each is then read once."""
+        return not self.memory_need.short
 
     @property
     def memory_need(self) -> MemoryNeed:
-        """Room for all rows, so that none is read twice."""
-        less = "with less, every scan reads all rows"
-        return MemoryNeed(self.memory_bytes, 2 * self.source.nbytes, self.source.rows, "rows", less)
+        """The memory for all rows."""
+        return MemoryNeed.of_all_rows(self.source, self.memory_bytes)
 
     @cached_property
     def totals(self) -> Array:
-        """Sums of the sample weights (2,) of the positive and of the negative class: with no weights, their rows."""
+        """Sums of the sample weights (2,) of the positive and of the negative class, or numbers of rows."""
         return class_weights(self.source, self.codes)
 
     @property
@@ -198,7 +197,7 @@ class Logistic(TwoClassProblem[LogisticState, LogisticSummary]):
         return sample_chunks(source, self.codes, max(self.sample_share, enough), limit)
 
     def unsolved(self) -> LogisticState:
-        """All is zero, and nothing is known."""
+        """The state without bounds, whose hypothesis is zero."""
         nothing = np.zeros(self.source.features + 1)
         return LogisticState(
             round=0,
@@ -235,7 +234,7 @@ class Logistic(TwoClassProblem[LogisticState, LogisticSummary]):
         )
 
     def _solve_scarce(self, found: Sample, point: Array) -> Array:
-        """The same of few rows for so many features, which fit too well: of several C the best for a fifth of them."""
+        """Solve few rows per feature, which overfit: choose among several C by the loss on a held-out fifth."""
         held = np.arange(len(found.signs)) % 5 == 4
         rest, fifth = (_part(found, np.flatnonzero(mine)) for mine in (~held, held))
         row_c, best, least = self._scaled_c(fifth), point, np.inf
@@ -249,7 +248,7 @@ class Logistic(TwoClassProblem[LogisticState, LogisticSummary]):
         return best
 
     def _scaled_c(self, found: Sample) -> Array:
-        """c (m,) of the rows of a sample that stand for all rows of their classes."""
+        """c (m,) of the rows of a sample, scaled up to all rows of their classes."""
         row_c = np.ones(len(found.signs)) if found.weights is None else found.weights
         for k, sign in enumerate((1, -1)):
             mine = found.signs == sign
@@ -260,7 +259,7 @@ class Logistic(TwoClassProblem[LogisticState, LogisticSummary]):
     def _solve(self, found: Sample, point: Array, share: float = 1.0) -> Array:
         """The minimiser (d + 1,) over the rows of a sample, each class with that share of its weight in the store."""
         signs, rows, row_c = found.signs, found.rows, share * self._scaled_c(found)
-        # Closer to the minimiser than that is to the one over all rows, by about (d + 1) / 2 losses, there is no need.
+        # The minimum over all rows differs by about (d + 1) / 2 losses: a more accurate solution is of no use.
         part = len(signs) / self.source.rows
         spare = 0.02 * (self.source.features + 1) * (1.0 - part) * float(row_c.mean())
         margins = margins_of(rows, signs, point[:, None])[0]
@@ -290,19 +289,19 @@ class Logistic(TwoClassProblem[LogisticState, LogisticSummary]):
     # scan
 
     def points(self, state: LogisticState) -> Array:
-        """Where on the segment from the best hypothesis (0) to the newest (1) the next scan sums up the loss."""
+        """Points from the best hypothesis (0) to the newest (1) at which the next scan sums up the loss."""
         if np.array_equal(state.best, state.newest):
             return np.ones(1)
         return np.array([1.0, *LINE_POINTS] if state.round else [1.0, *LINE_POINTS, 0.0])  # no scan was about that one
 
     def probe(self, state: LogisticState) -> LogisticProbe:
-        """The question of the next scan."""
+        """The probe of the next scan."""
         return LogisticProbe(
             state.newest, state.best, state.base, state.move, self.points(state), self.codes, self.class_c
         )
 
     def round_of(self, state: LogisticState) -> Round:
-        """The report on a state."""
+        """The report of a state."""
         lower = state.dual if state.round else -np.inf
         return Round(
             number=state.round,
@@ -338,7 +337,8 @@ class Logistic(TwoClassProblem[LogisticState, LogisticSummary]):
         improved = values[place] < state.primal
         if improved:
             state = replace(state, primal=float(values[place]), best=_between(state, self.points(state)[place]))
-        # A Newton step from where the curve is known, even if that is not the best point, where it promises more.
+        # A Newton step from the newest point, where the curvature is known, may predict a lower value than the best
+        # point.
         promised = values[0] + 0.5 * float(step @ (self.metric * newest - slopes))
         promising = improved and PROMISE * state.primal < promised < state.primal
         if promising or np.array_equal(newest, state.best):
@@ -373,7 +373,7 @@ class Logistic(TwoClassProblem[LogisticState, LogisticSummary]):
 
     @cached_property
     def _error(self) -> float:
-        """Error of a sum of terms over all rows, as a share of their sizes; several times what is known of it."""
+        """Relative error of a sum of terms over all rows; several times the known bound."""
         return 8.0 * gamma(self.source.chunk_rows + self.source.chunks + self.source.features + 64)
 
     @cached_property
@@ -397,9 +397,9 @@ class Logistic(TwoClassProblem[LogisticState, LogisticSummary]):
         return min(box + 1e-9 * size, size)
 
     def _value(self, state: LogisticState, t: float, losses: float) -> float:
-        """The value of a point of the way, rounded up; losses: as summed up there."""
+        """The value of a point of the segment, rounded up; losses: the sums there."""
         w, b = np.split(_between(state, t), [-1])
-        # A margin is off by that much; the slope of the loss is at most c, and at most the loss.
+        # Each margin has this error; the slope of the loss is at most c, and at most the loss.
         size = min(max(self._reach(np.abs(w)), 1024.0), self._longest * float(np.linalg.norm(w)))
         off = 8.0 * gamma(self.source.features + 8) * (size + abs(float(b[0])) + 1.0)
         total = float(self.class_c @ self.totals)
@@ -408,7 +408,7 @@ class Logistic(TwoClassProblem[LogisticState, LogisticSummary]):
         return value if np.isfinite(value) else np.inf
 
     def _next_dual(self, newest: Array, step: Array, slopes: Array, summary: LogisticSummary) -> float:
-        """D at the slopes of the newest hypothesis, moved by a step, by sums alone; 0 where nothing is known."""
+        """Lower bound on D at the slopes of the newest hypothesis, moved by a step, from sums; 0 if unknown."""
         furthest = self._largest_move(step)
         if not furthest <= MOST_MOVED or (self.intercept and not summary.duals.all()):
             return 0.0
@@ -422,14 +422,14 @@ class Logistic(TwoClassProblem[LogisticState, LogisticSummary]):
         dual = float(summary.entropy.sum()) - along - 0.5 * sharper * bent - 0.5 * length * length
         reach = float(summary.spread @ np.abs(newest[:-1])) + total * abs(float(newest[-1]))
         dual -= error * (abs(dual) + float(summary.entropy.sum()) + size * (reach + total) + length * length)
-        if self.intercept:  # what rounding leaves of the balance is scaled away; no class has less than that part
+        if self.intercept:  # scaling removes the imbalance that rounding leaves
             unbalanced = abs(float(left[-1])) + error * (1.0 + size) * total
             share = unbalanced / (1.0 - furthest) / float(summary.duals.min())
             dual -= share * (2.0 * float(summary.entropy.sum()) + 2.0 * spread * (length + 2.0 * share * spread))
         return dual if np.isfinite(dual) else 0.0
 
     def _moved_dual(self, summary: LogisticSummary) -> float:
-        """D of the dual point whose sums a scan has made row by row; 0 where nothing is known."""
+        """D of the dual point whose sums a scan computed row by row; 0 without one."""
         sums, scale = summary.moved_duals, np.ones(2)
         if self.intercept:
             if not sums.all():
@@ -443,7 +443,7 @@ class Logistic(TwoClassProblem[LogisticState, LogisticSummary]):
     # result
 
     def result(self, state: LogisticState) -> Result:
-        """The model that a state stands for."""
+        """The result of a state."""
         w, b = (state.best if state.round else state.newest)[:-1], (state.best if state.round else state.newest)[-1]
         none = np.zeros(0, np.int64)
         found = Result(

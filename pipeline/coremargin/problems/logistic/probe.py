@@ -1,4 +1,4 @@
-"""What a worker does with the rows of a block for the logistic loss. Plain functions on arrays.
+"""The worker's part of a scan for the logistic loss: plain functions on the arrays of a block.
 
 With m = y (w.x + b) and c the weight of a row, the loss is c log(1 + exp(-m)). Its slope gives the row the dual weight
 a = c q, q = 1 / (1 + exp(m)), and its curvature is h = c q (1 - q). All sums are made in float64.
@@ -74,11 +74,11 @@ class LogisticSummary:
 
 @dataclass(frozen=True)
 class LogisticProbe:
-    """The question of a scan.
+    """The probe of a scan.
 
-    newest, best (d + 1,): hypotheses (w, b); points (k,): where on the segment from the best (0) to the newest (1) the
-    loss is wanted, 1 first. base, move (d + 1,): a dual point, see ``moved_shares``; a move of zeros: none is wanted.
-    codes: label codes of the positive and the negative class; class_c (2,): c of their rows of weight 1.
+    newest, best (d + 1,): hypotheses (w, b); points (k,): points of the segment from the best (0) to the newest (1) at
+    which the loss is summed up, 1 first. base, move (d + 1,): a dual point, see ``moved_shares``; a move of zeros:
+    none. codes: label codes of the positive and the negative class; class_c (2,): c of their rows of weight 1.
     """
 
     newest: Array
@@ -90,11 +90,11 @@ class LogisticProbe:
     class_c: Array
 
     def narrow(self, block: Block) -> LogisticProbe:
-        """The same for every block."""
+        """The same probe."""
         return self
 
     def empty(self) -> LogisticSummary:
-        """The answer for no rows."""
+        """The summary of no rows."""
         return LogisticSummary.nothing(len(self.points), len(self.newest) - 1)
 
     def from_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> LogisticSummary:
@@ -102,7 +102,7 @@ class LogisticProbe:
         return LogisticSummary(**state_from_arrays(LogisticSummary, arrays, {}))
 
     def __call__(self, source: Source, block: Block) -> LogisticSummary:
-        """Answer for one block, chunk by chunk."""
+        """The summary of one block, chunk by chunk."""
         answer = self.empty()
         for chunk in block.chunks:
             for part in parts_of(source, chunk):

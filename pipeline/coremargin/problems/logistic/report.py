@@ -34,7 +34,7 @@ def render(
     name: str = "MODEL",
     influence: Json | None = None,
 ) -> str:
-    """The page as text; what it is made of: common/report.py."""
+    """The page as text, from the views of common/report.py."""
     claims, parameters = claims_of(model, name), model.get("parameters") or {}
     columns = (rounds.NUMBER, rounds.KIND, *rounds.bare_bounds(claims.precision, "Dual", "Value"))
     view = common.view(model, run, records, coreset, (*columns, *rounds.CHUNKS, *rounds.COSTS), name)

@@ -1,4 +1,4 @@
-"""What the hard and the soft margin of several classes share: state, sample, line search, warm start, result."""
+"""Common parts of the hard and the soft margin of several classes: state, sample, line search, warm start, result."""
 
 from __future__ import annotations
 

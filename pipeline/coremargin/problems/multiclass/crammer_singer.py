@@ -432,7 +432,7 @@ def dual_step(objective: Objective, state: ClassesState, summary: ClassesSummary
 def _with_dual_bound(
     objective: Objective, state: ClassesState, summary: ClassesSummary, near: ClassRows, duals: Array
 ) -> ClassesState:
-    """With the dual bound, rounded down, if it is better."""
+    """The state with the dual bound, rounded down, if it is better."""
     far_c = float(summary.far_c[0])
     v = summary.far_linear + mc.kesler_sum(near.rows, near.classes, duals, objective.constant)
     total, length = far_c + float(duals.sum()), float(np.linalg.norm(v))

@@ -15,7 +15,7 @@ from coremargin.problems.soft.spec import COST, check_costs, check_without_loss,
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
-    from coremargin.models.multiclass import MulticlassModel
+    from coremargin.models.model import Model
     from coremargin.problems.common.messages import Claims
     from coremargin.problems.multiclass.classes_problem import ClassesState
     from coremargin.problems.multiclass.crammer_singer import CrammerSinger
@@ -58,7 +58,7 @@ class CrammerSingerJob(TrainJob, frozen=True, kw_only=True):
         return shared if self.loss is None else shared | loss_parameters(self.loss, self.cost, self.class_weight)
 
 
-class CrammerSingerKind(OneModel[CrammerSingerJob, "Margin", "MulticlassModel"]):
+class CrammerSingerKind(OneModel[CrammerSingerJob, "Margin", "Model"]):
     """One hypothesis for all classes, hard or soft."""
 
     name = "crammer_singer"
@@ -97,28 +97,28 @@ class CrammerSingerKind(OneModel[CrammerSingerJob, "Margin", "MulticlassModel"])
             class_weight=job.class_weight,
         )
 
-    def model(self, job: CrammerSingerJob, problem: Margin, state: ClassesState) -> MulticlassModel:
+    def model(self, job: CrammerSingerJob, problem: Margin, state: ClassesState) -> Model:
         """The model of a state."""
         from coremargin.data.mapped import as_kept
-        from coremargin.models.multiclass import MulticlassModel
+        from coremargin.models.model import Model
         from coremargin.problems.common.model import record_of, transform_arrays
 
         source, result = problem.source, problem.result(state)
         rows = result.rows
-        return MulticlassModel(
-            record=record_of(
-                source, problem.codes, result, self.name, job.parameters(), len(rows), constant=result.constant
-            ),
-            hypothesis=result.hypothesis,
-            duals=result.duals,
-            coreset_ids=rows.ids,
-            coreset_x=as_kept(source, rows.ids, rows.rows),
-            coreset_classes=rows.classes,
-            reference=result.reference if result.kind == "duality_gap" else None,
-            **transform_arrays(source),
+        record = record_of(
+            source, problem.codes, result, self.name, job.parameters(), len(rows), constant=result.constant
         )
+        numbers = {
+            "hypothesis": result.hypothesis,
+            "duals": result.duals,
+            "coreset_ids": rows.ids,
+            "coreset_classes": rows.classes,
+            **({"reference": result.reference} if result.kind == "duality_gap" else {}),
+            **transform_arrays(source),
+        }
+        return Model(record, numbers, as_kept(source, rows.ids, rows.rows))
 
-    def claims(self, model: MulticlassModel) -> Claims:
+    def claims(self, model: Model) -> Claims:
         """Bounds on a margin or, with a loss, on a value."""
         return VALUE if model.certificate.is_value else MARGIN
 

@@ -41,7 +41,7 @@ _SUMS = (*_COSTS, "confusion", "below")
 
 @dataclass(frozen=True)
 class ClassesSummary:
-    """What the rows of some blocks say about k hypotheses on the segment from the best (0) to the newest (1).
+    """The margins and losses of some blocks at k hypotheses on the segment from the best (0) to the newest (1).
 
     smallest (k,): the smallest margins, rounded down so that they are proven, newest first. losses (k,): sum c max_r
     t_r. Sums over far rows that lose at the newest: far_c (1,) sum c, far_linear (K, d + 1) sum c z, z being Kesler's

@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from coremargin.formats.model_record import FILE
 from coremargin.problems.common.report import influence_of
 from coremargin.report import charts, page, rounds, rulers
-from coremargin.report.confusion import by_class, confusions, matrix_lines, share
+from coremargin.report.confusion import confusion_view
 from coremargin.report.view import claims_of
 from coremargin.report.view import view as common_view
 
@@ -36,16 +34,10 @@ def render(
     soft = view["parameters"].get("loss") is not None
     of, ruler = ("value", rulers.value) if soft else ("margin", rulers.margin)
     drawn = charts.by_round(records, run, claims, of=of, closing=view["status"] != "not_separable")
-    matrix, labels = np.array(run.get("confusion") or []), view["classes"]
-    counted = matrix if matrix.sum() else None
     view |= claims.view() | {
         "soft": soft,
         "charts": drawn | {"ruler": ruler(claims)},
-        "accuracy": share(counted),
-        "confusion": matrix_lines(counted, labels),
-        "confusions": confusions(counted, labels),
-        "by_class": by_class(counted, labels),
-        "final": run.get("confusion_of") == "final",
+        **confusion_view(run, view["classes"]),
         "influence": influence,
     }
     return page.template("problems/multiclass/report.html.j2").render(view)

@@ -40,7 +40,7 @@ def check_subsets(rows: int, features: int, ks: Sequence[int], epsilon: float, a
 
 
 def with_all_rows(state: OutlierState) -> OutlierState:
-    """With all rows, which are cached, as the working set, ordered by id."""
+    """The state with all rows, which are cached, as the working set, ordered by id."""
     cached = state.cached
     return replace(state, working_set=OutlierWorkingSet(cached.ids, dense(cached.rows), cached.signs))
 

@@ -54,7 +54,7 @@ ROUNDS = 3
 
 @dataclass(frozen=True)
 class FirstRead:
-    """How a store is first read.
+    """The first read of a store.
 
     keep: lowest rows of each class that a direction needs; ordinary: ordinary rows of the working set; most: rows that
     fit in the cache.
@@ -137,7 +137,7 @@ class FirstRead:
         return Hypothesis(w, best_directions(rows, w[None], self.ks[-1:], self.intercept, self.longest)[0].b)
 
     def _with_offset(self, state: OutlierState, rows: SignedRows, before: Hypothesis, pace: float) -> OutlierState:
-        """With the offset of the first direction, and a forecast of how far it may still move."""
+        """The state with the offset of the first direction, and a forecast of how far it may still move."""
         now = self._hypothesis(rows, state.next_directions[0])
         return replace(state, offset=now.b, move=forecast(before, now, pace, state.move))
 
@@ -192,7 +192,7 @@ class FirstRead:
 
 @dataclass(frozen=True)
 class FirstStage:
-    """What the first stage gives.
+    """The results of the first stage.
 
     directions (m, d), the best first; on_half (d,): the best on half of the rows; ordinary rows; the centre of z and
     the radius about it; the range of margins.

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
 from msgspec import Meta
 
 from coremargin.formats.choices import LOSS_TAKEN
-from coremargin.formats.outlier_counts import outlier_counts
 from coremargin.formats.run_record import OutlierRun
 from coremargin.problems.common.one_model import TwoClassKind
 from coremargin.problems.job import TrainJob
@@ -74,6 +73,8 @@ class OutlierJob(TrainJob, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Check the options. Raises ValueError."""
+        from coremargin.formats.outliers import outlier_counts
+
         outlier_counts(self.outliers)
         super().__post_init__()
         if self.outlier_search in PUBLISHED and not self.epsilon > 0:
@@ -84,6 +85,8 @@ class OutlierJob(TrainJob, frozen=True, kw_only=True):
 
     def counts(self, rows: Callable[[], int]) -> tuple[int, ...]:
         """Values of k, increasing; a share is taken of ``rows()``, the number of rows with a label and a weight."""
+        from coremargin.formats.outliers import outlier_counts
+
         return outlier_counts(self.outliers, rows)
 
     def parameters(self) -> dict[str, Any]:

@@ -536,7 +536,7 @@ class OutlierMargin(TwoClassProblem[OutlierState, Summary]):
         return places, directions
 
     def _with_directions(self, state: OutlierState, directions: Array) -> OutlierState:
-        """With directions that wait to be measured, and the offset of the first one."""
+        """The state with directions that wait to be measured, and the offset of the first one."""
         offset = measure(self.search_rows(state), directions[0], self.ks[-1]).b
         return replace(state, next_directions=directions, offset=offset)
 

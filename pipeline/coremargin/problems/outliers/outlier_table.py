@@ -72,7 +72,8 @@ def outlier_table(model: AnyModel) -> OutlierTable:
     if model.problem != "outliers":
         raise UsageError(f"this model is of problem {model.problem!r}: no rows were excluded; train with --outliers")
     model = cast("Model", model)  # models of other kinds are of other problems
-    arrays = {name.removeprefix("outliers_"): values for name, values in model.extra.items()}
+    prefix = "outliers_"
+    arrays = {name.removeprefix(prefix): values for name, values in model.numbers.items() if name.startswith(prefix)}
     negative, positive = model.classes
     inseparable = model.status == "not_separable"
     rows = zip(*(arrays[name].tolist() for name in ("ids", "signs", "margins", "gains")), strict=True)

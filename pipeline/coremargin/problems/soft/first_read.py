@@ -152,7 +152,7 @@ class FirstRead(ABC):
     def recorded(
         self, reading: Reading, chunks: NDArray[np.intp], hypothesis: Array, edges: Array, found: StageSummary
     ) -> Reading:
-        """With the summary of these chunks at a hypothesis; from now on they belong to one stage."""
+        """The reading with the summary of these chunks at a hypothesis; from now on they belong to one stage."""
         if not len(chunks):  # nothing was scanned: all changed rows were known
             return reading
         stage_of, stage = reading.stage_of.copy(), int(reading.stage_of[chunks].max())
@@ -168,7 +168,7 @@ class FirstRead(ABC):
         )
 
     def with_forecast(self, reading: Reading, before: Array, after: Array, seen: float, some: RowsWithC) -> Reading:
-        """With the expected move to the next hypothesis.
+        """The reading with the expected move to the next hypothesis.
 
         before, after: hypotheses of a share ``reading.seen`` of the chunks, and of ``seen``, a larger one. The distance
         of a hypothesis from that of all rows falls with the root of the number of its rows; errors of nested samples
@@ -197,11 +197,11 @@ class FirstRead(ABC):
         return replace(reading, move=move, spread=max(spread, UPDATE_LEAST * reading.spread))
 
     def for_one_update(self, reading: Reading) -> Reading:
-        """With the expected moves of one update, if ``minimise`` detects rows that moved farther."""
+        """The reading with the expected moves of one update, if ``minimise`` detects rows that moved farther."""
         return reading
 
     def with_unknown_move(self, reading: Reading, hypothesis: Array, some: RowsWithC) -> Reading:
-        """With an expected move for a hypothesis of which no move is known.
+        """The reading with an expected move for a hypothesis of which no move is known.
 
         It points along the hypothesis and is so long that ``final_near_rows`` are sent; some: rows by which that is
         estimated.
@@ -237,7 +237,7 @@ class FirstRead(ABC):
 
     @abstractmethod
     def with_dual(self, state: SoftState, reading: Reading, duals: Array) -> SoftState:
-        """With the dual bound of the newest hypothesis; duals (m,): of the near rows."""
+        """The state with the dual bound of the newest hypothesis; duals (m,): of the near rows."""
 
     @abstractmethod
     def marked_to_reread(self, state: SoftState, reading: Reading) -> Reading | None:

@@ -49,7 +49,7 @@ class SoftMarginKind(TwoClassKind[SoftMarginJob, "Margin"]):
         model = cast("Model", outcome.model)
         lines: list[str] = []
         if "tried" in model.record:
-            ids, parameters = model.extra["tried_ids"], model.parameters
+            ids, parameters = model.numbers["tried_ids"], model.parameters
             rows = f"{len(ids):,} rows meet (rows {messages.list_rows(ids)})"
             lines = [
                 f"the classes overlap: no hyperplane separates them, as the hulls of {rows} to within float64;",
@@ -60,7 +60,7 @@ class SoftMarginKind(TwoClassKind[SoftMarginJob, "Margin"]):
     def describe(self, path: Path, model: Model, made: Sequence[tuple[str, str]]) -> list[str]:
         """See ``Kind``; also which hard margin was tried before."""
         if "tried" in model.record:
-            ids = model.extra["tried_ids"]
+            ids = model.numbers["tried_ids"]
             proven = f"the classes overlap, proven by {len(ids):,} rows (rows {messages.list_rows(ids)})"
             made = [("tried", f"a hard margin: {proven}; so it was trained with a loss"), *made]
         return super().describe(path, model, made)

@@ -1,4 +1,4 @@
-"""How large the rows of a source are, which bounds what float64 loses in margins and sums; and d x d sums of rows."""
+"""Sizes of the rows of a source, which bound rounding errors of margins and sums; and d x d sums of rows."""
 
 from __future__ import annotations
 

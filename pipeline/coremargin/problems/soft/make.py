@@ -1,4 +1,4 @@
-"""From a job to its problem, by the method that fits the rows."""
+"""Make the problem of a job, with the method that fits the rows."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ NEAR_BYTES_LEAST = 1 << 20
 SURROGATES = 20_000
 #: With a longer row than this, a job by sums does not change to all rows: sums are less sensitive to scaling.
 FAR = 1e6
-#: What a solution over cached rows may leave of the requested gap: before the first scan, and after it.
+#: Gaps of solutions over cached rows, relative to the requested gap: before the first scan, and after it.
 FIRST_SHARE, LATER_SHARE = 0.25, 0.002
 
 # Stages
@@ -245,7 +245,7 @@ class SoftMargin(SoftProblem):
         return self.start() if self.in_stages else super().unsolved()
 
     def start(self) -> SoftState:
-        """See ``Problem``: a sample is read and solved, or the rows of the first stage are asked for."""
+        """See ``Problem``: a sample is read and solved, or the first stage sends its rows."""
         if not self.in_stages:
             return self.begin(read_sample(self.source, self.sample_chunks, self.codes, stay=self.all_cached))
         source, p, stages = self.source, self.source.features + 1, self.stages
@@ -465,14 +465,14 @@ class SoftMargin(SoftProblem):
         return self._on_all_rows(state) if state.reading is None and self.all_cached else state
 
     def _recorded(self, state: SoftState, reading: Reading, probe: StageProbe, found: StageSummary) -> SoftState:
-        """With the summary of the chunks of a probe, which are those of one stage from now on."""
+        """The state with the summary of the chunks of a probe, which are those of one stage from now on."""
         reading = self._first_read.recorded(reading, probe.chunks, state.newest, probe.edges, found)
         histogram, below = reading.far.histogram.sum(axis=0), int(reading.far.below.sum())
         last_scan = replace(state.last_scan, near_rows=len(found.row_id), histogram=histogram, rows_below=below)
         return replace(state, reading=reading, last_scan=last_scan)
 
     def _with_near_rows_counted(self, state: SoftState, reading: Reading, probe: StageProbe) -> SoftState:
-        """With near rows in the histogram, at the newest hypothesis; stages have counted their far rows."""
+        """The state with near rows in the histogram, at the newest hypothesis; stages have counted their far rows."""
         near, last_scan = reading.near, state.last_scan
         margins, positive = near.margins(state.newest), near.signs > 0
         histogram = np.stack([probe.plain.bin(margins[positive]), probe.plain.bin(margins[~positive])])
@@ -481,7 +481,7 @@ class SoftMargin(SoftProblem):
         return replace(state, last_scan=counted)
 
     def result(self, state: SoftState) -> Result:
-        """The model that a state stands for; one that was certified and scans chunks again is still certified."""
+        """The result of a state; one that was certified and scans chunks again is still certified."""
         if state.status == "running" and is_certified(state.lower, state.upper, self.epsilon):
             state = replace(state, status="certified")
         return super().result(state)
@@ -525,7 +525,7 @@ class SoftMargin(SoftProblem):
         return float(self.source.rows) * (self.source.features + 1) ** 2
 
     def _with_fewer_near_rows(self, state: SoftState, reading: Reading, most: int) -> Reading:
-        """With so many near rows: those nearest to the margin now and at the hypothesis of their stage."""
+        """The reading with so many near rows: those nearest to the margin now and at the hypothesis of their stage."""
         near, far = reading.near, reading.far
         if len(near) <= most:
             return reading

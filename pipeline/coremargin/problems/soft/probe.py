@@ -1,4 +1,4 @@
-"""What a worker does with a chunk of a soft margin: in a scan of all rows, and in a stage of the first read.
+"""The worker's part of a soft margin: in a scan of all rows, and in a stage of the first read.
 
 Plain functions on arrays. Everything that enters a bound is computed in float64, a tile at a time; only the matrices
 are summed from products in the precision of the rows.
@@ -91,7 +91,7 @@ class NearFarSplit:
 
 @dataclass(frozen=True)
 class NearMarginProbe:
-    """What a scan computes.
+    """The probe of a scan of all rows.
 
     base (d + 1, 1 or 2): (w, b) of the newest hypothesis, and of the best one so far. points (k,): where on the segment
     from the best (0) to the newest (1) losses are summed up, 1 first. codes: label codes of the positive and the
@@ -255,7 +255,7 @@ class NearMarginProbe:
 
 @dataclass(frozen=True)
 class StageProbe:
-    """What a stage computes: sums of far rows, matrices that bound what they lose by crossing, and the near rows.
+    """The probe of a stage: sums of far rows, matrices that bound their losses by crossing, and the near rows.
 
     plain: the probe of a scan at the same hypothesis, its only one. edges (k + 1,), increasing, from 0: of the rings of
     |margin - 1|. Rows of the first ``crossing`` rings may cross the margin later; other rows are not expected to.

@@ -104,7 +104,7 @@ class SoftProblem(TwoClassProblem[SoftState, Any]):
 
     @cached_property
     def objective(self) -> Objective:
-        """What is minimised."""
+        """The objective."""
         return Objective(self.loss, self.class_c, self.intercept, self.epsilon, Magnitudes(self.source))
 
     @cached_property
@@ -200,7 +200,7 @@ class SoftProblem(TwoClassProblem[SoftState, Any]):
     # scans
 
     def points(self, state: SoftState) -> Array:
-        """Where on the segment from the best hypothesis (0) to the newest (1) the next scan sums up losses."""
+        """Points from the best hypothesis (0) to the newest (1) at which the next scan sums up losses."""
         return np.ones(1) if state.best is None else np.array([1.0, *LINE_POINTS])
 
     def near_probe(
@@ -231,7 +231,7 @@ class SoftProblem(TwoClassProblem[SoftState, Any]):
         )
 
     def with_best_point(self, points: Array, state: SoftState, summary: NearMarginSummary) -> SoftState:
-        """With the upper bound of the best of the points (k,) whose losses a scan summed up, rounded up."""
+        """The state with the upper bound of the best of the points (k,) whose losses a scan summed up, rounded up."""
         objective = self.objective
         best, least, total_c = state.best, state.upper, float(summary.total_c.sum())
         for k, t in enumerate(points):
@@ -286,7 +286,7 @@ class SoftProblem(TwoClassProblem[SoftState, Any]):
         )
 
     def result(self, state: SoftState) -> Result:
-        """The model that a state stands for; with mapped rows, a little less is claimed."""
+        """The result of a state; with mapped rows, slightly less is claimed."""
         best, bounds = state.newest if state.best is None else state.best, state.bounds
         more = {"reference_of": bounds.reference_of} if len(bounds.reference_of) else {}
         if bounds.ramp:

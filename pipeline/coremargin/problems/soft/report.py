@@ -94,7 +94,7 @@ def _columns(precision: Precision) -> tuple[Column, ...]:
 def _about(
     model: Json, run: Json, records: Sequence[Json], coreset: Mapping[str, Any], bins: Sequence[MarginBin]
 ) -> dict[str, Any]:
-    """What only this template needs."""
+    """The variables of this template only."""
     parameters, alpha = model.get("parameters") or {}, np.asarray(coreset["alpha"])
     norm, at_cap = finite(coreset.get("norm")), np.asarray(coreset["at_cap"])
     return {

@@ -1,4 +1,4 @@
-"""What a soft-margin job knows between two scans, and how it is written to a checkpoint."""
+"""The state of a soft-margin job between two scans, and its form in a checkpoint."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STATUSES: tuple[Status, ...] = ("running", "certified", "stalled")
 
 @dataclass(frozen=True)
 class Bounds:
-    """What is proven: primal, the value of the best hypothesis, from above; dual, from below.
+    """The proven bounds: primal, the value of the best hypothesis, from above; dual, from below.
 
     reference (d + 1,): the hypothesis that the dual point belongs to. near_ids, near_signs, near_duals (m,): with the
     hinge, the duals of the rows near the margin; every other row has dual c if it has slack at ``reference``, else 0.
@@ -159,7 +159,7 @@ class FarRows:
         )
 
     def record(self, stage: int, hypothesis: Array, edges: Array, found: StageSummary) -> FarRows:
-        """With the summary of a stage in place of what was known of it."""
+        """The sums with the summary of a stage in place of what was known of it."""
         sums = {f.name: getattr(found, f.name) for f in fields(self) if f.name not in _OWN}
         changed = {}
         for name, value in {"hypotheses": hypothesis, "edges": edges, "removed": np.zeros(2), **sums}.items():
@@ -198,7 +198,7 @@ class FarRows:
         return replace(self, **changed)
 
     def add(self, stage: int, some: StageSummary) -> FarRows:
-        """With more rows of a stage, summed up at its hypothesis."""
+        """The sums with more rows of a stage, summed up at its hypothesis."""
         changed = {f.name: getattr(self, f.name).copy() for f in fields(self) if f.name not in _OWN}
         for name, value in changed.items():
             found = getattr(some, name)
@@ -382,7 +382,7 @@ class BlockPass:
 
 @dataclass(frozen=True)
 class SoftState:
-    """What a job knows between two scans.
+    """The state between two scans.
 
     newest (d + 1,): the (w, b) of the next scan; best: the one behind the upper bound, None before the first scan.
     total_rows: of both classes. sample_bytes: bytes read before the first scan, or between two scans. block_pass: of

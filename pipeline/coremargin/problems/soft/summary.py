@@ -1,4 +1,4 @@
-"""What the workers send to the driver: sums over the rows far from the margin, and the rows near it themselves.
+"""The summaries that workers send: sums over the rows far from the margin, and the rows near it themselves.
 
 A scan at one hypothesis for all rows is answered by a ``NearMarginSummary``, a stage of the first read by a
 ``StageSummary``. Throughout, xi = max(0, 1 - y (w.x + b)) is the slack of a row and c its C (class weight times sample

@@ -2,11 +2,11 @@
 
 The sums of a stage are those of one hypothesis; they hold as long as their rows do not change. Changed rows near the
 margin are in the driver and get their new labels and weights. Changed far rows are read once more, by their ids,
-subtracted from the sums, and are near rows from then on. New rows in a chunk that was not full are read by their ids
-and added to the sums of its stage, or to the near rows. New chunks form a stage of their own, at the last hypothesis,
-and so do chunks of which many rows have changed, whose rows are all subtracted; a stage of which most chunks are
-affected is read as a whole. From there the model of all rows proves the next hypothesis as after a first read, and
-stages that leave too much of the gap open are read again.
+subtracted from the sums, and become near rows. New rows in a chunk that was not full are read by their ids and added to
+the sums of its stage, or to the near rows. New chunks form a stage of their own, at the last hypothesis, and so do
+chunks of which many rows have changed, whose rows are all subtracted; a stage of which most chunks are affected is read
+as a whole. From there the model of all rows proves the next hypothesis as after a first read, and stages that leave too
+much of the gap open are read again.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def warm_start(
 
 
 def lightened(state: SoftState, dtype: np.dtype[Any]) -> SoftState:
-    """What a warm start needs of a last state; dtype: of the store."""
+    """The parts of a final state that a warm start needs; dtype: of the store."""
     sample = state.rows.sample.take(evenly(len(state.rows.sample), SAMPLE_ROWS))
     few = replace(sample, rows=cast("Rows", sample.rows.astype(dtype)))
     bounds = Bounds.of_hypothesis(state.newest, state.upper, state.lower)
@@ -132,7 +132,7 @@ def _in_current_terms(problem: SoftProblem, reading: Reading) -> Reading:
 
 
 def _with_expected_move(reading: Reading, rows: int, difference: Difference) -> Reading:
-    """With the expected move to a hypothesis of a few rows more, as in ``FirstRead.with_forecast``."""
+    """The reading with the expected move to a hypothesis of a few rows more, as in ``FirstRead.with_forecast``."""
     more = (rows - difference.before + len(difference.ids)) / difference.before
     seen, share = 1.0 / (1.0 + more), 1.0
     if 0.0 < reading.seen < 1.0:

@@ -37,7 +37,7 @@ class Coded:
 
     @classmethod
     def of(cls, ids: np.ndarray, codes: np.ndarray) -> Coded:
-        """Rows in any order."""
+        """Sort rows that come in any order."""
         order = np.argsort(ids, kind="stable")
         return cls(ids[order], codes[order].astype(np.int64))
 
@@ -47,11 +47,11 @@ class Coded:
         return cls(np.zeros(0, np.int64), np.zeros(0, np.int64))
 
     def take(self, which: np.ndarray) -> Coded:
-        """Those where a mask (n,) is true."""
+        """The rows where a mask (n,) is true."""
         return Coded(self.ids[which], self.codes[which])
 
     def within(self, start: int, stop: int) -> Coded:
-        """Those of the rows [start, stop), counted from ``start``."""
+        """The rows in [start, stop), with numbers counted from ``start``."""
         a, b = np.searchsorted(self.ids, (start, stop))
         return Coded(self.ids[a:b] - start, self.codes[a:b])
 
@@ -65,7 +65,7 @@ class History:
     votes: Chain[Vote] | None = None
 
     def lines_up_to(self, last: int) -> tuple[Line, ...]:
-        """What the log says of rows up to a line."""
+        """The labels and states of rows after the log's first lines."""
         return tuple(line for line in self.answers.lines if line.number <= last)
 
 
@@ -91,7 +91,7 @@ class ActiveClaim(AnyClaim):
     answered: Coded  #: all rows with an answer, but for the draws
     draws_ids: np.ndarray  #: in the order drawn
     draws_codes: np.ndarray
-    unsure: np.ndarray  #: rows that nobody could label, ascending
+    unsure: np.ndarray  #: rows that no annotator could label, ascending
     asked_map: Mapping[str, Any]  #: what rows are mapped by, nothing where they are not
     map_digest: str | None  #: of the arrays of the map
     inward: float = 0.0  #: how much more is asked of margins than is claimed: rows are mapped
@@ -99,12 +99,12 @@ class ActiveClaim(AnyClaim):
     later: Coded | None = None  #: rows answered after the line of the log that the model is about
 
     def tightened(self, more: float) -> Self:
-        """A stronger claim; what is said of its bounds is said of those that are claimed."""
+        """The same claim with stronger bounds; if these hold, the claimed ones do."""
         return replace(self, inward=more)
 
     @cached_property
     def examined(self) -> tuple[Claim, ...]:
-        """The hyperplanes with the bounds that are asked of them."""
+        """The hyperplanes, each with the bounds to check."""
         return tuple(plane.tightened(self.inward) if self.inward else plane for plane in self.planes)
 
     @property
@@ -115,22 +115,22 @@ class ActiveClaim(AnyClaim):
 
     @property
     def last_line(self) -> int | None:
-        """How many lines of the log the model is about; None without a log, or for lines that are not there."""
+        """The number of lines of the log that the model knows; None without a log, or if the log is shorter."""
         hashes = () if self.history is None else self.history.answers.hashes
         return hashes.index(self.log) + 1 if self.log in hashes else None
 
     @property
     def known_lines(self) -> tuple[Line, ...]:
-        """What the log says of rows up to the line that the model is about."""
+        """The labels and states of rows after the last line that the model knows."""
         return () if self.history is None or self.last_line is None else self.history.lines_up_to(self.last_line)
 
     def code_of(self, label: Any) -> int:
-        """The place of a label, -1 for one that is none of the classes."""
+        """The index of a label among the classes, -1 for any other label."""
         return next((place for place, known in enumerate(self.labels) if same(label, known)), -1)
 
     @property
     def of_others(self) -> bool:
-        """Whether something is claimed of the labels of rows without an answer."""
+        """Whether the model claims anything about the labels of unanswered rows."""
         return self.status == "certified" or self.evidence is not None
 
     @property
@@ -145,18 +145,18 @@ class ActiveClaim(AnyClaim):
 
     @property
     def worst(self) -> int:
-        """The place of the hyperplane that the certificate is about."""
+        """The index of the hyperplane that the certificate is about."""
         if self.status == "not_separable":
             pairs = [(plane.lower, plane.upper) for plane in self.planes]
             return pairs.index((self.lower, self.upper)) if (self.lower, self.upper) in pairs else 0
         return int(np.argmin([_key(plane) for plane in self.planes]))
 
     def side(self, plane: int, codes: np.ndarray) -> np.ndarray:
-        """1 and -1 (n,) for rows of these classes on either side of a hyperplane, 0 for those of none."""
+        """1 or -1 (n,): the side of a hyperplane on which rows of these classes belong; 0 for rows without a class."""
         return np.where(codes < 0, 0, np.where(codes == (plane if self.several else 1), 1, -1))
 
     def prefix(self, plane: int) -> str:
-        """What messages about a hyperplane begin with."""
+        """The prefix of messages about a hyperplane."""
         return f"class {self.labels[plane]!r} against the rest: " if self.several else ""
 
 
@@ -167,7 +167,7 @@ def _key(plane: Claim) -> float:
 
 
 def active_claim(files: ModelFiles) -> ActiveClaim:
-    """What the model in these files claims."""
+    """The claims of the model in these files."""
     record, arrays = cast("Active | ActiveClasses", files.record), files.arrays
     asked, several = record.parameters, record.problem == "active_classes"
     codes = {
@@ -207,7 +207,7 @@ def active_claim(files: ModelFiles) -> ActiveClaim:
 
 
 def _map_facts(files: ModelFiles) -> dict[str, Any]:
-    """What is said of the map of a model's rows."""
+    """Name, arrays and error bound of the map of a model's rows."""
     if not files.record.map:
         return {"asked_map": {}, "map_digest": None}
     asked = files.record.parameters
@@ -223,7 +223,7 @@ def _codes(signs: np.ndarray) -> np.ndarray:
 
 
 def _against_the_rest(files: ModelFiles, codes: np.ndarray, k: int) -> Claim:
-    """What is claimed of a class against all others."""
+    """The claims about one class against all others."""
     record, arrays = cast("ActiveClasses", files.record), files.arrays
     facts = any_claim(files, WHOLE, soft=record.parameters.soft)
     facts |= {"lower": record.members[k].lower, "upper": record.members[k].upper}

@@ -3,7 +3,7 @@
 Without strata these are the first rows without an answer. By class, a stratum is what a model gives one class, and its
 draws are the first of its rows in that order, as many as it has draws: rows of strata that have enough are passed over.
 So the classes of all rows up to the last draw are needed, which the scan finds. Of a stratum that is drawn whole the
-order says nothing, so that nobody has to go over all rows of a store for the last row of a rare class: as soon as the
+order says nothing, so that not all rows of a store are visited for the last row of a rare class: as soon as the
 others have theirs, what is left has to be the rest of such strata.
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from coremargin.verify.rows import Rows
 
 
-WALKED = 4_400_000  #: rows of the order that are gone over: nobody draws from more than 4,000,000
+WALKED = 4_400_000  #: rows of the order that are visited; no attempt draws from more than 4,000,000
 _AT_ONCE = 1 << 16  # draws whose weights are looked up together, at most
 _LIGHT = 100  # so many rows that are passed over cost as much as one that is drawn
 
@@ -46,7 +46,7 @@ def drawn(digest: str, seed: int, attempt: int, rows: int) -> Iterator[int]:
 
 
 class Weighed(Protocol):
-    """Rows of a store, as of some commit."""
+    """The weights of the rows of a store at a commit."""
 
     @property
     def rows(self) -> int: ...  # noqa: D102
@@ -71,7 +71,7 @@ def draw_order(
 
 
 def undrawable(claim: ActiveClaim) -> set[int]:
-    """Rows that no attempt draws now: they are answered, or nobody could label them."""
+    """Rows that no attempt draws now: answered ones, and ones that no annotator could label."""
     return {*claim.answered.ids.tolist(), *claim.unsure.tolist()}
 
 
@@ -92,16 +92,16 @@ def honest_draws(claim: ActiveClaim, rows: Rows) -> list[Check]:
 
 
 def source_of(claim: ActiveClaim, evidence: Evidence) -> str:
-    """What draws rows, in words."""
+    """Name the generator that draws rows."""
     return f"seed {claim.seed}, attempt {evidence.attempt}"
 
 
 class _EnoughError(Exception):
-    """Too many rows were gone over."""
+    """Raised when too many rows were visited."""
 
 
 def walk_order(claim: ActiveClaim, rows: Rows) -> np.ndarray:
-    """The rows in their order up to the last draw, or so many as may be gone over; none without strata."""
+    """The rows in drawing order up to the last draw, or up to the limit of visited rows; none without strata."""
     evidence, found = claim.evidence, list[int]()
     if evidence is None or not claim.by_class:
         return np.zeros(0, np.int64)
@@ -157,7 +157,7 @@ def _other(claim: ActiveClaim, draws: Sequence[int], place: int, found: str) -> 
 
 
 def unsure_draws(claim: ActiveClaim) -> np.ndarray:
-    """Rows of which the log says that the attempt that is evidence drew them, and that nobody could label them."""
+    """Rows that, by the log, the attempt used as evidence drew and no annotator could label."""
     evidence = claim.evidence
     lines = () if evidence is None else [line for line in claim.known_lines if line.attempt == evidence.attempt]
     said = {line.row for line in lines if line.action == "unsure"} & set(claim.unsure.tolist())
@@ -171,13 +171,13 @@ def unsure_draws_checks(
     sides: tuple[np.ndarray, np.ndarray],
     found: Sequence[DrawnStratum],
 ) -> list[Check]:
-    """Whether draws that nobody could label were draws at all.
+    """Check that rows recorded as draws without a label were drawn.
 
-    A row that is excluded leaves the population. Of a draw that says nothing: it was drawn before anybody looked. Of
-    any other row, once draws are known, it would: whoever excludes rows that a model has right, and those not drawn,
-    makes what is left look as if draws had said more of it than they did. So the log has to say of each such row that
-    it was a draw, and it has to lie before the last draw of its stratum in the order of all rows; what is drawn whole
-    leaves no choice.
+    A row that is excluded leaves the population. Excluding a draw biases nothing: it was drawn before it was shown.
+    Excluding any other row, once draws are known, could: without the undrawn rows that the model gets right, the draws
+    would count as evidence about a population that is worse than the one they came from. So the log must record each
+    such row as a draw, and it must precede the last draw of its stratum in the order of all rows; a stratum that is
+    drawn whole leaves no choice.
 
     sides: the strata (t,) of the draws, ascending, and (n,) of the unsure rows; found: of each stratum.
     """
@@ -195,7 +195,7 @@ def unsure_draws_checks(
         and found[stratum].draws < found[stratum].population
         and not 0 <= places.get(row, -1) < last[stratum]
     ]
-    text = f"{len(unsure):,} draws that nobody could label were the attempt's, others took their places"
+    text = f"{len(unsure):,} draws that no annotator could label were the attempt's, others took their places"
     wrong = f"{listed(not_drawn)} set aside as a draw of attempt {evidence.attempt}, and not drawn" if not_drawn else ""
     return [Check("draws set aside", not not_drawn, wrong or text)]
 

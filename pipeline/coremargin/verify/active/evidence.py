@@ -1,4 +1,4 @@
-"""What draws show: how many rows of all, or of each class that is predicted, can be labelled wrongly."""
+"""Bounds from draws: how many rows, of all or of each predicted class, the model may misclassify."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DrawnStratum:
-    """What was found of a stratum: its rows, those of them that are draws, and the draws that are wrong."""
+    """The counts of a stratum in the scan: rows, draws, and misclassified draws."""
 
     population: int
     draws: int
@@ -29,7 +29,7 @@ class DrawnStratum:
 
 
 def parts_of(evidence: Evidence) -> Sequence[Evidence | Stratum]:
-    """What is said of each stratum, or of all rows together."""
+    """The recorded evidence of each stratum, or of all rows together."""
     return [evidence] if evidence.strata is UNSET else evidence.strata
 
 
@@ -63,7 +63,7 @@ def _text_of(claim: ActiveClaim, evidence: Evidence) -> str:
     if claim.by_class:
         text += f" ({', '.join(f'{part.error_bound:,} called {_label(part)!r}' for part in parts_of(evidence))})"
     if len(claim.unsure):
-        text += f"; {len(claim.unsure):,} rows apart that nobody could label, or that were taken back"
+        text += f"; {len(claim.unsure):,} rows apart that no annotator could label, or that were taken back"
     if claim.history is None:
         text += ", if the hypothesis was there before these were answered, as only the campaign's log says"
     return f"{text} (attempt {evidence.attempt})"
@@ -74,7 +74,7 @@ def _label(said: Any) -> Any:
 
 
 def prefix_of(said: Evidence | Stratum) -> str:
-    """What messages about a stratum begin with."""
+    """The prefix of messages about a stratum."""
     label = getattr(said, "label", None)
     return "" if label is None else f"rows called {label!r}: "
 
@@ -86,7 +86,9 @@ def _without_draws(claim: ActiveClaim, population: int) -> Check:
     if population:
         text = "no draws: nothing is claimed of how many rows are labelled wrongly"
     elif aside := len(claim.unsure):
-        text = f"every row is answered but {aside:,} that nobody could label, or that were taken back: nothing is "
+        text = (
+            f"every row is answered but {aside:,} that no annotator could label, or that were taken back: nothing is "
+        )
         text += f"claimed of {'them' if aside > 1 else 'it'}"
     else:
         text = "every row is answered"
@@ -94,7 +96,7 @@ def _without_draws(claim: ActiveClaim, population: int) -> Check:
 
 
 def _premises(claim: ActiveClaim, evidence: Evidence) -> list[str]:
-    """What is wrong with that on which all bounds rest."""
+    """Errors in the premises of the bounds; empty if there are none."""
     problems = []
     if evidence.confidence != claim.confidence:
         problems.append(f"confidence {evidence.confidence}, the parameters say {claim.confidence}")
@@ -111,7 +113,7 @@ def _premises(claim: ActiveClaim, evidence: Evidence) -> list[str]:
 
 
 def _counted(claim: ActiveClaim, said: Evidence | Stratum, found: DrawnStratum) -> list[str]:
-    """What is wrong with the numbers that a bound is made of."""
+    """Errors in the counts that a bound is computed from; empty if there are none."""
     problems = []
     if said.population != found.population:
         text = f"{found.population:,} rows have a weight above 0 and no answer"
@@ -132,7 +134,7 @@ def _counted(claim: ActiveClaim, said: Evidence | Stratum, found: DrawnStratum) 
 
 
 def _bounded(claim: ActiveClaim, evidence: Evidence, said: Evidence | Stratum, strata: int) -> list[str]:
-    """What is wrong with the bounds; all else is as it was found."""
+    """Errors in the bounds, given that the counts are right; empty if there are none."""
     rows, draws, wrong, problems = said.population, said.draws, said.wrong, list[str]()
     delta = share_of(evidence.confidence, evidence.attempt) / (strata * (2 if claim.loss else 1))
     seen = f"{draws:,} draws, {f'{wrong:,}' if wrong else 'none'} of them wrong, prove"
@@ -171,12 +173,12 @@ def later_answers_checks(claim: ActiveClaim, later: Coded, sides: np.ndarray) ->
         many = f"{len(later.ids):,} answer{'s' * (len(later.ids) > 1)}"
         text = f"the model is out of date by {many}; {otherwise} than it says, which claims nothing of such rows"
         return [Check("late answers", ok=True, text=text)]
-    text = f"{otherwise} than the model says, after it was made: go on with the campaign"
+    text = f"{otherwise} than the model says, after it was made: continue the campaign"
     return [Check("late answers", ok=False, text=text)]
 
 
 def _of_strata(claim: ActiveClaim, evidence: Evidence, later: Coded, sides: np.ndarray) -> list[str]:
-    """What is known by now of each stratum, or of all rows, where that is not what is claimed of it."""
+    """The strata, or all rows, for which later answers contradict the claim."""
     problems = []
     for k, said in enumerate(parts_of(evidence)):
         mine = sides == k if claim.by_class else np.ones(len(sides), bool)

@@ -56,7 +56,7 @@ def read_campaign_claim(folder: ReadableStorage) -> ActiveClaim:
 
 
 def with_later_answers(claim: ActiveClaim) -> ActiveClaim:
-    """The claim with the rows that were answered after the lines that the model is about, but for unsure ones."""
+    """The claim with the rows answered after the lines that the model knows, except unsure ones."""
     if claim.history is None or claim.last_line is None:
         return claim
     before, now = effective(claim.known_lines), effective(claim.history.answers.lines)
@@ -68,7 +68,7 @@ def with_later_answers(claim: ActiveClaim) -> ActiveClaim:
 
 @contextmanager
 def _opened(folder: ReadableStorage, name: str, most: int) -> Iterator[BinaryIO]:
-    """A file of the campaign's, of so many bytes at most, for reading."""
+    """Open a file of the campaign for reading; refuse one with more bytes than the limit."""
     try:
         with opened_object(folder, name, advice="get a whole copy") as file:
             if (size := object_size(file)) > most:

@@ -21,7 +21,7 @@ class UpperNumber:
     """A number of at least what it stands for: ``whole`` 2^``exponent``."""
 
     def __init__(self, whole: int = 1 << _BITS, exponent: int = -_BITS) -> None:
-        """One, unless another is said."""
+        """Begin with one, or with another number."""
         self.whole, self.exponent = whole, exponent
 
     def times(self, above: int, below: int) -> None:
@@ -59,7 +59,7 @@ class UpperNumber:
 
 
 def share_of(confidence: float, attempt: int) -> Fraction:
-    """The chance of an error that attempt 1, 2, ... may have: those of all attempts sum up to 1 - confidence."""
+    """The error probability allowed to attempt 1, 2, ...; over all attempts they sum to 1 - confidence."""
     return (1 - Fraction(confidence)) / (attempt * (attempt + 1))
 
 
@@ -83,7 +83,7 @@ def ruled_out(rows: int, bad: int, draws: int, delta: Fraction, wrong: int = 0) 
 
 
 def _least(rows: int, bad: int, draws: int) -> UpperNumber:
-    """The chance of the least number of bad rows that there can be: none; or all good rows are drawn."""
+    """The probability of the least possible number of wrong draws: none, or all correct rows are drawn."""
     chance, good = UpperNumber(), rows - bad
     if draws <= good:
         few, many = sorted((draws, bad))  # no bad row is drawn: or, which is the same, no drawn one is bad
@@ -96,12 +96,12 @@ def _least(rows: int, bad: int, draws: int) -> UpperNumber:
 
 
 def at_most_wrong(rows: int, draws: int, bound: int, delta: Fraction, wrong: int = 0) -> bool:
-    """Whether the draws, of which so many are wrong, rule out that more than ``bound`` rows are."""
+    """Whether the draws, with this number of wrong ones, rule out more than ``bound`` wrong rows."""
     return bound >= rows - (draws - wrong) or ruled_out(rows, bound + 1, draws, delta, wrong)
 
 
 def at_least_wrong(rows: int, draws: int, least: int, delta: Fraction, wrong: int) -> bool:
-    """Whether the draws, of which so many are wrong, rule out that fewer than ``least`` rows are."""
+    """Whether the draws, with this number of wrong ones, rule out fewer than ``least`` wrong rows."""
     return least <= wrong or ruled_out(rows, rows - (least - 1), draws, delta, draws - wrong)
 
 
@@ -111,13 +111,13 @@ def least_bound(rows: int, draws: int, delta: Fraction, wrong: int = 0) -> int:
 
 
 def most_least(rows: int, draws: int, delta: Fraction, wrong: int) -> int:
-    """The largest number of rows of which the draws prove that at least so many are wrong."""
+    """The largest number of wrong rows that the draws prove to exist."""
     beyond = rows - (draws - wrong) + 1
     return _first(wrong + 1, beyond, lambda least: not at_least_wrong(rows, draws, least, delta, wrong)) - 1
 
 
 def _first(least: int, most: int, found: Callable[[int], bool]) -> int:
-    """The first number for which something is so, ``most`` if it is none before; it stays so."""
+    """The first number below ``most`` that satisfies a monotone condition, else ``most``."""
     while least < most:
         middle = (least + most) // 2
         if found(middle):

@@ -22,13 +22,13 @@ _BEFORE = "that the hypothesis was there before its draws were answered: the log
 _KNOWN = "that answers to draws were not known before they were written: who knew them may have chosen the hypothesis"
 _ALONE = "the log of answers, and how often draws were tried before: give the campaign's folder for that"
 _ONCE = (
-    "that nobody began many campaigns, or wrote this one anew, and shows the best",
+    "that this is not the best of many campaigns, or a rewritten one",
     "that no line after the model's was cut off from the log: keep the hash of its last line elsewhere",
 )
 _TRIAL = "that the number of draws was fixed before they were answered: the campaign's file says it"
-_UNSURE = "that nobody could label the rows that are set aside: the more there are, the less is claimed"
+_UNSURE = "that no annotator could label the rows that are set aside: the more there are, the less is claimed"
 _EARLIER = "whether draws of earlier attempts were the first of their classes: no log says what class a row was given"
-_SEEDS = "that nobody tried seeds, or ingested the store anew, until the draws were good"
+_SEEDS = "that seeds were not tried, nor the store ingested again, until the draws were good"
 
 
 class ActiveKind(Kind[ActiveClaim]):
@@ -42,7 +42,7 @@ class ActiveKind(Kind[ActiveClaim]):
         return active_claim(files)
 
     def not_checked(self, claim: ActiveClaim) -> tuple[str, ...]:
-        """The log is checked where there is one."""
+        """Lists the log as unchecked if the model has none."""
         alone = claim.history is None
         texts = [_HONEST, *((_BEFORE, _ALONE) if alone else (_KNOWN, *_ONCE))]
         texts += [_TRIAL] if alone and claim.loss else []
@@ -51,7 +51,7 @@ class ActiveKind(Kind[ActiveClaim]):
         return (*texts, _SEEDS, *RUN)
 
     def same_classes(self, claim: ActiveClaim, rows: Rows) -> Check:
-        """The store's labels play no part."""
+        """Passes: labels of the store are not used."""
         said = "the model says; nothing was compared" if claim.history is None else "they were answered"
         names = [repr(label) for label in claim.labels]
         pair = f"{names[0]} (negative) and {names[1]} (positive)"
@@ -66,7 +66,7 @@ class ActiveKind(Kind[ActiveClaim]):
         return checks + (_members(claim) if claim.several else [])
 
     def bound(self, claim: ActiveClaim) -> tuple[float | None, list[Check]]:
-        """Of a margin from the dual weights; a value's are looked at with the scan."""
+        """The upper bound of a margin from the dual weights; those of a value are checked by the scan."""
         if claim.loss:
             return None, []
         found = [dual(plane) for plane in claim.examined]
@@ -80,7 +80,7 @@ class ActiveKind(Kind[ActiveClaim]):
         return ActiveScan(claim, rows)
 
     def proven(self, epsilon: float, *, soft: bool) -> str:
-        """Of the margin, or the value, and of what the draws say."""
+        """What is proven: the margin or the value, and the evidence of the draws."""
         if soft:
             best = f"of the rows answered, {values.proven(epsilon)}"
             return f"{best}; how many of all rows can be labelled wrongly is what the evidence says"
@@ -88,7 +88,7 @@ class ActiveKind(Kind[ActiveClaim]):
         return f"{best}; how many can be is what the evidence says"
 
     def unproven(self, epsilon: float, lower: float | None, upper: float | None, *, soft: bool) -> str:
-        """Where the bounds prove epsilon it is the draws that do not do."""
+        """What is not proven: the margin or value, or else the evidence of the draws."""
         if not certified(lower, upper, epsilon):
             return super().unproven(epsilon, lower, upper, soft=soft)
         best = f"of the rows answered, {values.proven(epsilon)}"
@@ -97,7 +97,7 @@ class ActiveKind(Kind[ActiveClaim]):
 
 
 def _hypothesis(claim: ActiveClaim, plane: Claim) -> list[Check]:
-    """Whether a hyperplane is one whose decision values are margins, or at least has no intercept that it must not."""
+    """Check that normals are unit vectors if decision values are margins, and intercepts 0 if none are allowed."""
     if not claim.loss:
         return margins.unit_length(plane)
     text, ok = f"||w|| = {length(plane.w):.12g}, b = {plane.b:.6g}", claim.intercept or plane.b == 0
@@ -105,7 +105,7 @@ def _hypothesis(claim: ActiveClaim, plane: Claim) -> list[Check]:
 
 
 def _members(claim: ActiveClaim) -> list[Check]:
-    """Whether the certificate is about the worst of the classes, and the others bear out the status, too."""
+    """Check that the certificate is about the worst of the classes, and that the status holds for the others."""
     worst, problems = claim.planes[claim.worst], []
     if (claim.lower, claim.upper) != (worst.lower, worst.upper):
         bounds = f"lower {shown(worst.lower)}, upper {shown(worst.upper)}"

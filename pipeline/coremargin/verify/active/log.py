@@ -1,4 +1,4 @@
-"""Whether the log of a campaign says what its model does: answers, attempts, draws. That it is a chain was read."""
+"""Checks that the log of a campaign agrees with its model; reading the log has checked its hash chain."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class Commit:
 
     @property
     def place(self) -> str:
-        """Where it is named."""
+        """The place in the log or file that names it."""
         return f"line {self.line} (grow)" if self.line else "the campaign"
 
 
 def commits_of(history: History, last: int) -> list[Commit]:
-    """Those that are named up to a line of the log."""
+    """The commits named up to a line of the log."""
     first = Commit(0, history.settings.rows, history.settings.digest, 1)
     growths = (line for line in history.answers.growths if line.number <= last)
     return [first, *(Commit(line.number, line.rows, line.digest, line.attempt) for line in growths)]
@@ -69,7 +69,7 @@ def growth_checks(rows: Rows, commits: Sequence[Commit]) -> list[Check]:
 
 @dataclass(frozen=True)
 class RowsThen:
-    """The rows of a store as they were at a commit of it."""
+    """The rows of a store at an earlier commit."""
 
     now: Rows
     rows: int
@@ -77,12 +77,12 @@ class RowsThen:
 
     @classmethod
     def at(cls, rows: Rows, commits: Sequence[Commit], attempt: int) -> RowsThen:
-        """Those that an attempt was drawn from."""
+        """The commit that an attempt was drawn from."""
         of = commits[bisect_right(commits, attempt, key=lambda one: one.attempt) - 1]
         return cls(rows, of.rows, of.digest)
 
     def weigh(self, rows: np.ndarray) -> np.ndarray:
-        """Which of these rows (n,), by number, have a weight above 0."""
+        """Whether each of these rows (n,) has a weight above 0."""
         return self.now.weigh(rows)
 
 
@@ -112,7 +112,7 @@ def votes_checks(history: History, lines: Sequence[Line]) -> list[Check]:
                 problems.append(f"line {line.number} gives row {line.row} the label {line.label!r}: {problem}")
     text = f"{settled:,} labels were settled by those of {settings.people} people or more"
     if others:
-        text += f"; {others:,} are examples, or of who settles the rest, which nobody votes about"
+        text += f"; {others:,} are examples, or of the annotator who settles the rest, which are not voted on"
     text = "; ".join(problems[:_SHOWN]) or text
     return [Check("votes", not problems, text)]
 
@@ -209,13 +209,13 @@ def same_campaign(claim: ActiveClaim, history: History, last: int) -> Check:
 
 
 def _used(claim: ActiveClaim) -> dict[int, int]:
-    """Row -> class, by its place, of all rows that the model says are answered."""
+    """Maps each row that the model records as answered to the index of its class."""
     pairs = (claim.answered, claim.draws)
     return {int(row): int(code) for part in pairs for row, code in zip(part.ids, part.codes, strict=True)}
 
 
 def same_answers(claim: ActiveClaim, lines: Sequence[Line]) -> Check:
-    """Whether the model's answers are those of the log: every one, and no others."""
+    """Check that the model's answers are exactly those of the log."""
     used, logged = _used(claim), {row: claim.code_of(label) for row, label in effective(lines).items()}
     problems = []
     if strange := sorted(set(used) - set(logged)):
@@ -228,14 +228,14 @@ def same_answers(claim: ActiveClaim, lines: Sequence[Line]) -> Check:
 
 
 def same_unsure(claim: ActiveClaim, lines: Sequence[Line]) -> list[Check]:
-    """Whether the rows that nobody could label are those of the log; nothing where there are none."""
+    """Check that the rows that no annotator could label are those of the log; no check if there are none."""
     mine, logged = set(claim.unsure.tolist()), replay(lines).unsure
     problems = []
     if strange := sorted(mine - logged):
         problems.append(f"{listed(strange)} unsure as the model says, not as the log does")
     if left_out := sorted(logged - mine):
         problems.append(f"{listed(left_out)} unsure by the log, and not in the model")
-    text = f"all {len(mine):,} that nobody could label, or that were taken back, are in the log"
+    text = f"all {len(mine):,} that no annotator could label, or that were taken back, are in the log"
     return [Check("unsure rows", *_outcome(problems, text))] if mine or logged else []
 
 
@@ -254,7 +254,7 @@ def changed_answers_checks(claim: ActiveClaim, later: Sequence[Line]) -> list[Ch
         lines = sum(line.action not in _WITHOUT_LABEL for line in later)
         many = f"{lines:,} line{'s' * (lines > 1)}"
         return [Check("taken back", ok=True, text=f"{text}: the model is out of date by {many}")]
-    return [Check("taken back", ok=False, text=f"{text}: go on with the campaign")]
+    return [Check("taken back", ok=False, text=f"{text}: continue the campaign")]
 
 
 def _before_growth(claim: ActiveClaim, commits: Sequence[Commit]) -> list[str]:
@@ -316,7 +316,7 @@ def _final_attempt(claim: ActiveClaim, lines: Sequence[Line]) -> list[str]:
 
 
 def _earlier(claim: ActiveClaim, rows: Rows, lines: Sequence[Line], commits: Sequence[Commit]) -> list[str]:
-    """Draws in the log that the generator does not draw, of attempts that are not the model's evidence."""
+    """Draws of earlier attempts in the log that the generator does not produce."""
     final = None if claim.evidence is None else claim.evidence.attempt
     wanted: dict[int, set[int]] = {}
     for line in lines:
@@ -341,13 +341,13 @@ def _earlier(claim: ActiveClaim, rows: Rows, lines: Sequence[Line], commits: Seq
 
 @dataclass
 class _DrawBudget:
-    """How many draws may still be recomputed for the attempts of a log, so that none takes forever."""
+    """The number of draws that may still be recomputed for a log, which bounds the time."""
 
     claim: ActiveClaim
     left: int
 
     def spend(self, draws: int) -> None:
-        """Raises DataError if too many were recomputed."""
+        """Count recomputed draws. Raises DataError beyond the limit."""
         self.left -= draws
         if self.left < 0:
             raise DataError(
@@ -363,7 +363,7 @@ def _could_draw(
 
     known: those that were answered, or unsure, when its first draw was logged. Rows that were answered since it began
     are skipped here and were not then; others take the places of unsure ones: so at most ``more`` are drawn. By
-    class that leaves every row, as nobody knows which class the model gave it then.
+    class that leaves every row, as the class that the model gave it then is unknown.
     """
     claim, found, possible = replace(budget.claim, store_digest=rows.digest), set[int](), wanted - known
     if claim.by_class:

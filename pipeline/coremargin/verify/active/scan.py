@@ -1,4 +1,4 @@
-"""What ``verify`` asks of every row of a store whose labels were asked for: its margin, its distance, its loss."""
+"""The scan of a store for models of queried labels: margin, distance and loss of each row."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NONE = -1  #: no class, or more than one
 
 
 def predicted_classes(claim: ActiveClaim, x: Any, lengths: np.ndarray) -> np.ndarray:
-    """The class (n,), by its place, that the model gives each of rows x (n, d) of these lengths, or NONE."""
+    """The index (n,) of the class that the model predicts for rows x (n, d) of these lengths, or NONE."""
     values = np.column_stack([x @ plane.w + plane.b for plane in claim.planes])
     errors = np.column_stack([rounding(plane, lengths, length(plane.w)) for plane in claim.planes])
     open_ones = np.flatnonzero(_open(claim, values, errors))
@@ -48,7 +48,7 @@ def undecided(claim: ActiveClaim, x: Any, lengths: np.ndarray) -> np.ndarray:
 
 
 def _open(claim: ActiveClaim, values: np.ndarray, errors: np.ndarray) -> np.ndarray:
-    """Of which rows (n,) the errors (n, K) of the values (n, K) leave the class open."""
+    """Whether errors (n, K) of decision values (n, K) leave the class of each row (n,) undecided."""
     if claim.several and claim.loss:
         largest = np.partition(values, -2, axis=1)[:, -2:]
         return np.asarray(~(largest[:, 1] - largest[:, 0] > 2 * errors.max(axis=1)))
@@ -66,7 +66,7 @@ def _sides(claim: ActiveClaim, values: np.ndarray) -> np.ndarray:
 
 @dataclass
 class ChunkFindings:
-    """What one chunk says."""
+    """The findings in one chunk."""
 
     lowest: list[Lowest]  #: of each hyperplane, without a loss
     below: list[int]
@@ -76,7 +76,7 @@ class ChunkFindings:
     unclear: list[int]  #: rows of these that exact mapped ones may give another class
     members: Members
     light: int  #: rows of weight 0
-    unsure: int  #: other rows that nobody could label
+    unsure: int  #: other rows that no annotator could label
     unanswered: int  #: rows that count and are not answered
     stored: tuple[int, int]  #: rows answered that the store has a label of; and those with another one there
     radius: float = 0.0
@@ -127,9 +127,9 @@ class ActiveScan(StoreFindings):
 
     @property
     def excluded_text(self) -> str:
-        """Words about the rows that count for nothing."""
+        """Text about the rows that do not count."""
         light = f", {self.light:,} of weight 0 apart" if self.light else ""
-        return light + (f", {self.unsure:,} that nobody could label apart" if self.unsure else "")
+        return light + (f", {self.unsure:,} that no annotator could label apart" if self.unsure else "")
 
     def probe(self, chunk: Chunk) -> ChunkFindings:
         """One chunk, in slabs of float64."""
@@ -161,7 +161,7 @@ class ActiveScan(StoreFindings):
         return findings
 
     def _asked(self, chunk: Chunk) -> tuple[_Asked, np.ndarray, np.ndarray]:
-        """The rows of a chunk; those of a weight above 0, and those that nobody could label."""
+        """The rows of a chunk; those of a weight above 0, and those that no annotator could label."""
         n, start = len(chunk.codes), chunk.start
         heavy = np.ones(n, bool) if chunk.weights is None else chunk.weights > 0
         unsure, codes, mine = np.zeros(n, bool), np.full(n, NONE), self.claim.answered.within(start, start + n)
@@ -174,7 +174,7 @@ class ActiveScan(StoreFindings):
     def _planes(
         self, findings: ChunkFindings, asked: _Asked, part: slice, x: Any, lengths: np.ndarray, start: int
     ) -> None:
-        """The margins and distances, or the losses, of a slab."""
+        """Compute the margins and distances, or the losses, of a slab."""
         codes, counted, claim = asked.codes[part], asked.counted[part], self.claim
         mine = np.flatnonzero(counted & (codes >= 0))
         for k, plane in enumerate(() if claim.loss else claim.examined):
@@ -202,7 +202,7 @@ class ActiveScan(StoreFindings):
         return [int(row) for row in mine[undecided(self.claim, x[mine], lengths[mine])]]
 
     def _stored(self, chunk: Chunk, asked: _Asked) -> tuple[int, int]:
-        """Of how many rows answered the store has a label, and another."""
+        """The numbers of answered rows that the store labels, and that it labels differently."""
         given, tried = asked.codes.copy(), self.tried.within(chunk.start, chunk.start + len(chunk.codes))
         given[tried.ids] = tried.codes
         places = np.array([*(self._places.get(typed(label), NONE) for label in self.rows.classes), NONE])
@@ -211,7 +211,7 @@ class ActiveScan(StoreFindings):
         return int((stored >= 0).sum()), int(((stored != given) & (stored >= 0)).sum())
 
     def add(self, answer: ChunkFindings) -> None:
-        """Take one chunk's answer; chunks come in order, so that ties are decided by the lower row."""
+        """Add the findings of a chunk; chunks come in order, so that ties go to the lower row."""
         first = self._next
         self.sides[first : first + len(answer.sides)] = answer.sides
         self._next = first + len(answer.sides)
@@ -228,7 +228,7 @@ class ActiveScan(StoreFindings):
         self.count(answer.light + answer.unsure, answer.radius, answer.members)
 
     def bounds(self) -> tuple[float | None, float | None]:
-        """Those of the hyperplane that the certificate is about; the upper bound of a margin needs no scan."""
+        """The bounds of the hyperplane that the certificate is about; the upper bound of a margin needs no scan."""
         worst = self.claim.worst
         if self.claim.loss:
             return dual_bound(self.claim, self.claim.planes[worst]), self._value(worst)
@@ -239,7 +239,7 @@ class ActiveScan(StoreFindings):
         return value(self.claim, self.claim.planes[k], float(self.loss.value[k]))
 
     def checks(self) -> list[Check]:
-        """What the scan says about the claims."""
+        """The checks of the claims by the scan."""
         claim = self.claim
         found, later = self._strata(), claim.later or Coded.none()
         later = later.take(self.rows.weigh(later.ids) & ~np.isin(later.ids, claim.draws_ids))
@@ -255,7 +255,7 @@ class ActiveScan(StoreFindings):
         return self.sides[np.searchsorted(self.wanted, rows)]
 
     def _strata(self) -> list[DrawnStratum]:
-        """What was found of each stratum, or of all rows together."""
+        """The counts of each stratum, or of all rows together."""
         draws, sides = self.claim.draws, self._side(self.claim.draws.ids)
         wrong = sides != draws.codes
         if not self.claim.by_class:
@@ -275,7 +275,7 @@ class ActiveScan(StoreFindings):
         return [Check("draws", ok=False, text=text)] if rows else []
 
     def _unsure_draws_checks(self, found: list[DrawnStratum]) -> list[Check]:
-        """Whether draws that were set aside were draws; strata are those of the classes, or all rows are one."""
+        """Check that excluded draws were drawn; strata are the predicted classes, or all rows."""
         every = self.claim.draws.ids, self.unsure_draws
         drawn, unsure = ((self._side(ids) if self.claim.by_class else np.zeros(len(ids), np.int64)) for ids in every)
         return unsure_draws_checks(self.claim, self.rows, self.unsure_draws, (drawn, unsure), found)
@@ -305,7 +305,7 @@ class ActiveScan(StoreFindings):
         return Check("coreset", not problems, "; ".join(problems) or text)
 
     def mislabelled(self) -> list[str]:
-        """What is wrong with the labels of the coreset rows."""
+        """Errors in the labels of the coreset rows; empty if there are none."""
         problems = []
         if self.other_class:
             problems.append(f"{listed(self.other_class)} answered otherwise")
@@ -315,7 +315,7 @@ class ActiveScan(StoreFindings):
         return problems
 
     def _own_labels(self) -> list[Check]:
-        """What the store's own labels say: no claim is about them."""
+        """A note that compares answers with the store's labels, about which nothing is claimed."""
         if not self.labelled:
             return []
         text = f"of {self.labelled:,} rows with an answer and a label in the store {self.differing:,} differ"

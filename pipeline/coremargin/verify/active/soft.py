@@ -34,14 +34,14 @@ def losses(claim: ActiveClaim, plane: Claim, x: Any, lengths: np.ndarray, signs:
 
 
 def value(claim: ActiveClaim, plane: Claim, loss: float) -> float:
-    """The value of a hypothesis, rounded up; loss: of all rows, as sums of slabs."""
+    """The value of a hypothesis, rounded up; loss: the sums of the losses of slabs."""
     size = length(plane.w)
     found = (0.5 * size * size + claim.cost * loss) * (1 + gamma(SLAB_ROWS + 16))
     return found if math.isfinite(found) else math.inf
 
 
 def dual_bound(claim: ActiveClaim, plane: Claim) -> float:
-    """What no hypothesis has a value below, by the dual weights; rounded down."""
+    """The lower bound on all values from the dual weights, rounded down."""
     a = _within(claim, plane)
     move = abs(_imbalance(plane, a)) * (1 + _FEW)
     lifted, signed = lift(plane.x), a * plane.y
@@ -64,7 +64,7 @@ def _imbalance(plane: Claim, a: np.ndarray) -> float:
 
 
 def weights_check(claim: ActiveClaim, k: int) -> Check:
-    """Whether the dual weights are what they are said to be."""
+    """Check the ranges and sums of the dual weights."""
     plane, prefix = claim.planes[k], claim.prefix(k)
     if plane.lower is None or plane.lower <= 0:
         return Check("dual weights", ok=True, text=f"{prefix}none are needed: no value is below 0")

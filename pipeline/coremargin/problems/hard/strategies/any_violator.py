@@ -1,4 +1,4 @@
-"""Corollary 3.2 of Har-Peled, Roth, Zimak (2006): any example that violates the bound will do; a scan ends at one."""
+"""Corollary 3.2 of Har-Peled, Roth, Zimak (2006): add any example that violates the bound; a scan ends at the first."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class AnyViolator(Strategy):
         return 1
 
     def probe(self, plain: MarginProbe, best: Hypothesis | None, epsilon: float) -> MarginProbe:
-        """Asks for the first example below (1 - epsilon) of the upper bound, in row order."""
+        """A probe for the first example, in row order, with a margin below (1 - epsilon) of the upper bound."""
         return replace(plain, level=(1 - epsilon) * plain.level, first_only=True)
 
     def enough(self, summary: MarginSummary) -> bool:
-        """Whether there is one."""
+        """Whether a violation was found."""
         return len(summary.sent) > 0
 
     def joining(self, summary: MarginSummary, newest: Hypothesis) -> SentRows:
-        """The first one."""
+        """The first violation."""
         ids = summary.sent.ids
         return summary.sent.where(ids == ids.min(initial=NO_ROW))

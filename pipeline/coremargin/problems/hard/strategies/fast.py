@@ -22,12 +22,12 @@ LINE_POINTS = (0.25, 0.5, 0.75, 0.9)
 
 
 class Fast(Strategy):
-    """Reads as little as possible: the store once, in stages, and again what block bounds leave unproven."""
+    """Reads as little as possible: the store once, in stages, and chunks again that block bounds leave unproven."""
 
     staged = True
 
     def rows_sent(self, source: Source, pool_rows: int) -> int:
-        """Those that violate the bound, and those just above it."""
+        """Rows that violate the bound, and those just above it."""
         return rows_sent(source, pool_rows)
 
     def probe(self, plain: MarginProbe, best: Hypothesis | None, epsilon: float) -> MarginProbe:
@@ -38,7 +38,7 @@ class Fast(Strategy):
         return replace(plain, base=np.column_stack([plain.base[:, 0], best.w]), mix=np.stack([t, 1 - t]))
 
     def skip(self, source: Source, state: HardMarginState, epsilon: float) -> NDArray[np.bool_]:
-        """Chunks (c,) whose bounds prove already that their rows are far enough away."""
+        """Chunks (c,) whose bounds already prove that their rows have large enough margins."""
         if not np.isfinite(state.upper):
             return super().skip(source, state, epsilon)
         lower = state.block_bounds.screen(source, state.newest.w[:, None], np.arange(source.chunks))[0]
@@ -47,5 +47,5 @@ class Fast(Strategy):
         return np.asarray((lower + offset >= (1 - epsilon / 2) * state.upper).all(axis=0))
 
     def joining(self, summary: MarginSummary, newest: Hypothesis) -> SentRows:
-        """All of them."""
+        """All sent rows."""
         return summary.sent

@@ -2,8 +2,8 @@
 
     maximise t   subject to   y (w.x + b) >= t for the rows of the working set,   |w_j| <= 1 for every feature
 
-Each scan adds the rows furthest below the hyperplane, until all rows are on their side of it by at least half of t. The
-margin of such a hyperplane is not the largest: the box, unlike a ball, depends on the units of the features.
+Each scan adds the rows with the smallest margins, until all margins are at least half of t. The margin of such a
+hyperplane is not the largest: the box, unlike a ball, depends on the units of the features.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class LinearProgram(Strategy):
     reading = f"a scan for each {ROWS} rows that are added, often a dozen"
 
     def first(self, source: Source, codes: tuple[int, int]) -> Sample:
-        """A few rows of a chunk in the middle, and of one with the other class if that has none."""
+        """A few rows of a chunk in the middle of the store and, if they are of one class, of a chunk with the other."""
         sample = read_sample(source, sample_chunks(source, codes, 0.0, 1), codes)
         return sample.thin(-(-len(sample.ids) // FIRST)) if len(sample.ids) else super().first(source, codes)
 

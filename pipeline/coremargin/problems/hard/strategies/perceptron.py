@@ -1,8 +1,8 @@
-"""The perceptron, Algorithm 1 of Awasthi's lecture: a row on the wrong side is added, divided by its length.
+"""The perceptron, Algorithm 1 of Awasthi's lecture: a row on the wrong side is divided by its length and added to w.
 
-With an intercept rows are (x, r), r being the length of the longest row. A row with y w.x <= 0 is a mistake: with "< 0"
-w = 0 would never be left. Theorem 2: no more than (R / g)^2 mistakes, R being the length of the longest of these rows
-and g any margin that a hyperplane through the origin has on all of them.
+With an intercept rows are (x, r), r being the length of the longest row. A row with y w.x <= 0 is a mistake: with "<
+0", w = 0 would never change. Theorem 2: no more than (R / g)^2 mistakes, R being the length of the longest of these
+rows and g any margin that a hyperplane through the origin has on all of them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What distinguishes one algorithm for the hard margin from another."""
+"""The interface of strategies, which distinguish the algorithms for the hard margin."""
 
 from __future__ import annotations
 
@@ -20,30 +20,29 @@ if TYPE_CHECKING:
 
 
 class Strategy(ABC):
-    """Which rows to begin with, what a scan asks, and which of the rows that it sends join the working set.
+    """The first rows, the probe of a scan, and which of the rows that it sends join the working set.
 
-    ``HardMargin`` proves the bounds, whichever rows these are: the upper one from the dual weights of the working set,
-    the lower one from a scan of all rows. A strategy may *propose* another hypothesis than the best one for the working
-    set; ``walk.py`` is about those that *walk* through the rows. No bound rests on what a strategy says of itself.
-
-    Strategies have no state; ``table.py`` lists them by name.
+    ``HardMargin`` proves the bounds for any choice of rows: the upper one from the dual weights of the working set, the
+    lower one from a scan of all rows. No bound depends on the strategy. A strategy may *propose* another hypothesis
+    than the best one for the working set; ``walk.py`` is for strategies that *walk* through the rows. Strategies have
+    no state; ``table.py`` lists them by name.
     """
 
-    reading: str = ""  #: how often the store is read, for people; "" in stages, about once
+    reading: str = ""  #: a text about the number of reads; "": in stages, about one
 
     walks: bool = False  #: whether it is a ``Walk``
 
     eager: bool = False  #: whether a scan may end as soon as ``enough`` holds for the blocks so far
 
-    staged: bool = False  #: whether the first read is made in stages, the first of which sends the rows to begin with
+    staged: bool = False  #: whether the first read is made in stages, the first of which sends the first rows
 
     def first(self, source: Source, codes: tuple[int, int]) -> Sample:
-        """The rows to begin with, if the first read is not made in stages."""
+        """The first rows of the working set, if the first read is not made in stages."""
         return first_row(source, codes)
 
     @abstractmethod
     def rows_sent(self, source: Source, pool_rows: int) -> int:
-        """Rows that one scan may send; pool_rows: how many the working set may hold."""
+        """The number of rows that one scan may send; pool_rows: the capacity of the working set."""
 
     def probe(self, plain: MarginProbe, best: Hypothesis | None, epsilon: float) -> MarginProbe:
         """The probe of a scan, made from one for the margin of the newest hypothesis and the lowest rows.
@@ -61,13 +60,13 @@ class Strategy(ABC):
         return False
 
     def propose(self, working_set: WorkingSet, exact: Hypothesis, *, intercept: bool) -> Hypothesis:
-        """The hypothesis that the next scan is about, ||w|| = 1: by default the exact solution of the working set."""
+        """The hypothesis of the next scan, ||w|| = 1: by default the exact solution of the working set."""
         return exact
 
     def converged(self, state: HardMarginState, summary: MarginSummary) -> bool:
-        """Whether it ends by its own rule after a scan of all rows about the newest hypothesis: never."""
+        """Whether it ends by a rule of its own after a scan of all rows at the newest hypothesis: never."""
         return False
 
     @abstractmethod
     def joining(self, summary: MarginSummary, newest: Hypothesis) -> SentRows:
-        """Of the rows that a scan about ``newest`` sent, those that join the working set."""
+        """Those of the rows sent by a scan at ``newest`` that join the working set."""

@@ -1,11 +1,10 @@
-"""Strategies that carry numbers from row to row, in the order of the store, as published stream algorithms do.
+"""Strategies that carry numbers from row to row, in the order of the store, like published stream algorithms. A pass is
+a scan in parts of one chunk each. A worker walks through the chunk, starting with the numbers after the chunk before,
+and the driver passes them on to the next one. So the bits do not depend on the workers, and a checkpoint after any
+chunk contains the numbers.
 
-A pass is a scan in parts, of one chunk each: a worker walks through the chunk with the numbers that the chunk before it
-has left, and the driver takes them to the next one. So the bits are the same wherever the chunks are read, and a
-checkpoint after any chunk contains the numbers.
-
-The same read proves what the pass before has led to: the strategy's own hyperplane, and the exact solution of the rows
-that it has touched, from which the upper bound follows, too. A pass without an update therefore proves the last one.
+The same read measures the results of the pass before: the strategy's own hyperplane, and the exact solution of the rows
+that the walk used, which also gives the upper bound. A pass without an update therefore proves the last hyperplane.
 """
 
 from __future__ import annotations
@@ -36,9 +35,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WalkBlock:
-    """Rows (n, d) float64 in the order of the store, with signs and ids (n,); only rows that count. name: the store's.
+    """The rows (n, d) float64 of a chunk that count, with signs and ids (n,), in the order of the store; n may be 0.
 
-    There may be none.
+    name: the store's.
     """
 
     rows: Rows
@@ -54,41 +53,41 @@ class Walk(Strategy):
 
     @abstractmethod
     def begin(self, source: Source, *, intercept: bool) -> Carried:
-        """The numbers before the first row; one is called "updates" and counts."""
+        """The numbers before the first row; "updates" is the number of updates."""
 
     @abstractmethod
     def walk(self, block: WalkBlock, carried: Carried) -> tuple[Carried, NDArray[np.intp]]:
-        """The numbers after the rows of a block, and the positions of the rows that have changed them."""
+        """The numbers after the rows of a block, and the positions of the rows that changed them."""
 
     @abstractmethod
     def hypothesis(self, carried: Carried) -> Hypothesis | None:
         """The hyperplane of these numbers; None before there is one."""
 
     def most_updates(self, state: HardMarginState, longest: float, *, intercept: bool) -> float | None:
-        """The theorem's bound on the updates, from the margin that is proven; None if there is no theorem, or margin.
+        """The theorem's bound on the number of updates, from the proven margin; None without a theorem or a margin.
 
         longest: the length of the longest row.
         """
         return None
 
     def rows_sent(self, source: Source, pool_rows: int) -> int:
-        """None but those that are touched."""
+        """0: only the rows that the walk used are sent."""
         return 0
 
     def joining(self, summary: MarginSummary, newest: Hypothesis) -> SentRows:
-        """All that are touched."""
+        """All rows that the walk used."""
         return summary.sent
 
 
 @dataclass(frozen=True)
 class WalkSummary:
-    """The numbers after a chunk, and what the chunk shows of the hypotheses; ``margins.sent``: rows touched, if new."""
+    """The numbers after a chunk, and its margins at the hypotheses; ``margins.sent``: new rows that the walk used."""
 
     carried: Carried
     margins: MarginSummary
 
     def merge(self, later: WalkSummary) -> WalkSummary:
-        """That of the one chunk that is read."""
+        """The summary that has a chunk: a part of a pass reads only one."""
         return later if later.carried else self
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
@@ -98,7 +97,7 @@ class WalkSummary:
 
 @dataclass(frozen=True)
 class WalkProbe:
-    """Walk through a chunk; margins: of the hypotheses to prove, if ``proves``, and which rows the driver has."""
+    """Walk through a chunk; margins: the probe of the hypotheses to prove, if ``proves``, with ids of known rows."""
 
     strategy: Walk
     carried: Carried
@@ -106,11 +105,11 @@ class WalkProbe:
     margins: MarginProbe
 
     def narrow(self, block: Block) -> WalkProbe:
-        """The same with only what this block needs."""
+        """The same probe with only what this block needs."""
         return replace(self, margins=self.margins.narrow(block))
 
     def empty(self) -> WalkSummary:
-        """Of no chunk."""
+        """The summary of no chunk."""
         return WalkSummary({}, self.margins.empty())
 
     def from_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> WalkSummary:

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 #: Share of the sum of the duals that may have to be moved to balance them, in sums of another order.
 BALANCE = 2.0**-46
-#: What solutions of the first read may leave of the requested gap: before the last stage, and after it.
+#: Gaps of solutions of the first read, relative to the requested gap: before the last stage, and after it.
 ON_THE_WAY, AT_LAST = 0.1, 0.002
 #: Near rows farther from the margin than this many expected moves keep to their sides while the others are solved.
 #: After the last stage, that may cost at most the share LOST of the requested gap; the solve is tried up to TRIES
@@ -78,7 +78,7 @@ def dual_bound(
     named: tuple[NDArray[np.int64], NDArray[np.int8], Array],
     reference: tuple[Array, NDArray[np.int64]] | None = None,
 ) -> SoftState:
-    """With the dual bound of balanced duals: those of the sides at a hypothesis, except for the rows named.
+    """The state with the dual bound of balanced duals: those of the sides at a hypothesis, except for the rows named.
 
     named: ids, signs, duals. reference: the hypotheses (s, d + 1) and which of them belongs to each chunk (c,); None:
     the newest one, for all chunks.
@@ -120,7 +120,7 @@ def model_bound(
     dual_sum: Callable[[Array], Array],
     also: tuple[float, Array, int] | None = None,
 ) -> SoftState:
-    """With the dual bound of the model of a scan, which holds for all rows however far a step leads.
+    """The state with the dual bound of the model of a scan, which holds for all rows however far a step leads.
 
     near: ids, signs and row_c (m,) of the rows that are not far; duals (m,): theirs, within their limits; dual_sum:
     sum a y x (d,). also: of far rows that are not in the summary, their sums of c and c y (x, 1), and their number.
@@ -219,7 +219,7 @@ class HingeRead(FirstRead):
         return replace(reading, spread=reading.spread / UPDATE_SAFETY)
 
     def _live(self, margins: Array, spread: float) -> NDArray[np.bool_]:
-        """Which near rows (m,) to solve: those that may cross the margin, of too many the nearest."""
+        """The near rows (m,) to solve: those that may cross the margin; if these are too many, the nearest."""
         away = np.abs(margins - 1.0)
         some = away < PARKED * spread
         if np.count_nonzero(some) > self.live:
@@ -254,7 +254,7 @@ class HingeRead(FirstRead):
         return point, duals
 
     def _lost(self, near: RowsWithC, before: Array, point: Array, some: NDArray[np.bool_]) -> float:
-        """What near rows that were not solved and crossed the margin add, as a share of the value of the near rows."""
+        """The losses of near rows that were not solved and crossed the margin, relative to the value of near rows."""
         after = near.margins(point)
         crossed = ~some & ((before < 1.0) != (after < 1.0))
         whole = float(near.row_c @ np.maximum(1.0 - after, 0.0)) + soft.penalty(point, self.objective.metric)
@@ -388,7 +388,7 @@ class Hinge(Loss):
         return float(duals.sum())
 
     def curvature(self, row_c: Array) -> tuple[Array, Array]:
-        """That of the smoothed hinge; the limit of a dual is c."""
+        """The curvature of the smoothed hinge; the limit of a dual is c."""
         return row_c, row_c
 
     def value_error(self, margin: float, value: float, row_c: float) -> float:

@@ -1,4 +1,4 @@
-"""What a loss has to provide, and the objective that it is part of.
+"""The interface of a loss, and the objective that it is part of.
 
 A loss is one file in this folder and a line in ``table.py``; the verifier has its own counterpart. It provides
 
@@ -67,7 +67,7 @@ class Loss(ABC):
 
     @abstractmethod
     def dual_total(self, duals: Array, row_c: Array) -> float:
-        """What duals (n,) add to the dual value besides -1/2 ||sum a y x||^2: minus their conjugates, summed up."""
+        """The dual value of duals (n,) without -1/2 ||sum a y x||^2: the sum of minus their conjugates."""
 
     @abstractmethod
     def curvature(self, row_c: Array) -> tuple[Array, Array]:
@@ -75,7 +75,7 @@ class Loss(ABC):
 
     @abstractmethod
     def value_error(self, margin: float, value: float, row_c: float) -> float:
-        """How much a value can change if every margin changes by up to ``margin``; row_c: sum of c of all rows."""
+        """Bound on the change of a value if every margin changes by up to ``margin``; row_c: sum of c of all rows."""
 
     # steps
 
@@ -96,7 +96,7 @@ class Loss(ABC):
 
     @abstractmethod
     def cached_bound(self, objective: Objective, state: SoftState, summary: NearMarginSummary) -> SoftState:
-        """With the dual bound of a scan whose rows are all cached, with their duals."""
+        """The state with the dual bound of a scan whose rows are all cached, with their duals."""
 
     @abstractmethod
     def proof_bound(

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from coremargin.problems.soft.state import FarRows, Reading, SoftState
     from coremargin.problems.soft.summary import NearMarginSummary
 
-#: What solutions before the last stage may leave of the requested gap.
+#: Gaps of solutions before the last stage, relative to the requested gap.
 ON_THE_WAY = 1e-3
 #: Near rows farther from the margin than this many expected moves keep to their sides while the others are solved. The
 #: minimiser is then that of nearly the model, and what is proven of it is proven of all rows.
@@ -71,7 +71,7 @@ TURNS = 2
 
 
 def scan_bound(objective: Objective, state: SoftState, summary: NearMarginSummary) -> SoftState:
-    """With the dual bound of the duals that belong to the newest hypothesis."""
+    """The state with the dual bound of the duals that belong to the newest hypothesis."""
     share = 16.0 * objective.magnitudes.sum_error
     size = objective.magnitudes.margin_size(state.newest)
     least = float(summary.slack.min() if objective.intercept else summary.slack.sum())
@@ -109,7 +109,7 @@ def slack_error(size: float, below_c: float, slack: float) -> float:
 def bound_ahead(
     objective: Objective, state: SoftState, summary: NearMarginSummary, rows: Rows, curve: Array, ahead: Array
 ) -> SoftState:
-    """With the dual bound of another hypothesis, ``ahead`` (d + 1,), before any scan has seen it.
+    """The state with the dual bound of another hypothesis, ``ahead`` (d + 1,), before any scan has seen it.
 
     Far rows are a quadratic around the hypothesis of the scan, which is exact on a way so short that none of them
     reaches the margin. rows: the near rows, with margins at the newest hypothesis; curve (d + 1, d + 1): of the far
@@ -262,7 +262,7 @@ def losing_curves(far: FarRows) -> Array:
 
 @dataclass(frozen=True)
 class FarModel:
-    """What the sums of far rows say of another hypothesis; most (s,): upper bound on every margin's move since then."""
+    """Bounds at another hypothesis from the sums of far rows; most (s,): on every margin's move since then."""
 
     objective: Objective
     far: FarRows
@@ -372,7 +372,7 @@ class FarModel:
 
 @dataclass(frozen=True)
 class Correction:
-    """How far the duals at a hypothesis miss a dual point, and what correcting them costs.
+    """The distance of the duals at a hypothesis from a dual point, and the cost of correcting them.
 
     gradient (d + 1,): of the model; error: its error, as a length; curve (d + 1, d + 1): lower bound on H - R; excess
     (s, 2, k): as in ``FarModel``.
@@ -471,7 +471,7 @@ class Correction:
         return float(np.sqrt(centre @ inverse @ centre)) + largest
 
     def _verifier_error(self, value: float, size: float, ramp: float, total_c: float, turn: float) -> float:
-        """What the verifier may lose once more in float64; size: of the terms of a row's correction."""
+        """The rounding error of the verifier's computation; size: of the terms of a row's correction."""
         magnitudes, p = self._magnitudes, len(self.point)
         error = 2.0 * magnitudes.sum_error + gamma(64 * p)
         losses, more = float(np.sqrt(value * total_c)), size / ramp

@@ -1,0 +1,276 @@
+"""The soft ball around rows (SVDD, the one-class SVM): its value for a centre, its dual, and the solver of a band.
+
+For rows x_i with boxes C_i = s_i / (nu sum_j s_j), s_i being sample weights,
+
+    P(c, r) = r + sum_i C_i (||x_i - c||^2 - r)_+
+    D(a)    = sum_i a_i ||x_i - p||^2 - ||sum_i a_i (x_i - p)||^2,    0 <= a_i <= C_i,  sum_i a_i = 1
+
+No value of P is below D, which is the same number for every point p (Tax, Duin 2004). The best r of a centre is the
+square of the distance beyond which a share nu of the weight lies, and P is then the mean square of these distances:
+sum_i a_i ||x_i - c||^2, largest over all such a. The best centre is sum_i a_i x_i for the best a. Rows outside of the
+ball have a_i = C_i, rows inside 0: all of them are known by three sums, and only a *band* of rows is solved.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import scipy.linalg as sla
+
+from coremargin.maths.enclosing_ball import distances_to
+from coremargin.maths.rows import dense, is_sparse, lengths, take, tiles, weighted_sum
+from coremargin.maths.stopping import may_stop
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from coremargin.maths.margin import Array
+    from coremargin.maths.rows import Rows
+
+#: Interior-point steps at most; shares of the barrier and of the way to the boundary that a step takes.
+STEPS, CENTRING, BOUNDARY = 80, 0.1, 0.98
+#: Duality gap of a band, relative to its largest square, at which its solution is exact.
+EXACT_BAND = 1e-13
+#: Weights nearer to 0 or to the box than this share of it are moved there.
+AT_BOUND = 1e-8
+#: Newton steps on the rows of free weight at most, and how many of these there may be in any case.
+POLISHING, FREE = 20, 500
+#: A sum of weights that misses its total by this share is rounded only.
+ROUNDED = 1e-15
+#: Rounds over working sets of the same rows, at most, and how many of them may gain nothing.
+ROUNDS, IDLE = 30, 2
+
+
+@dataclass(frozen=True)
+class Outside:
+    """Sums over the rows outside of a ball, about a point p: mass sum C_i, pull (d,) sum C_i (x_i - p), squares sum
+    C_i ||x_i - p||^2.
+    """
+
+    mass: float
+    pull: Array
+    squares: float
+
+
+@dataclass(frozen=True)
+class BandSolution:
+    """weights (m,) of the rows of a band; move (d,): from the sums' point p to the centre; dual: D, not rounded."""
+
+    weights: Array
+    move: Array
+    dual: float
+
+
+def squares_to(rows: Rows, point: Array) -> Array:
+    """||x - point||^2 (n,) of rows (n, d) in float64; of sparse rows as ||x||^2 - 2 x.point + ||point||^2."""
+    if not is_sparse(rows):
+        return np.square(distances_to(rows, point))
+    found = np.square(lengths(rows)) - 2.0 * np.asarray(rows.astype(np.float64, copy=False) @ point) + point @ point
+    return np.asarray(np.maximum(found, 0.0))
+
+
+def best_square(squares: Array, boxes: Array, outside: float = 0.0) -> float:
+    """The least r such that rows beyond it, and others of mass ``outside``, have a mass of at most 1.
+
+    squares, boxes (m,), m >= 1. It minimises r + sum C (q - r)_+.
+    """
+    order = np.argsort(-squares, kind="stable")
+    beyond = outside + np.cumsum(boxes[order])
+    place = min(int(np.searchsorted(beyond, 1.0, side="right")), len(order) - 1)
+    return float(squares[order[place]])
+
+
+def solve_band(z: Array, boxes: Array, outside: Outside) -> BandSolution | None:
+    """The best weights of the rows of a band, all others being fixed, by an interior-point method.
+
+    z (m, d) float64: rows less the point of the sums. boxes (m,) > 0. None if no weights sum to 1.
+    """
+    total, room = 1.0 - outside.mass, float(boxes.sum())
+    squares = np.einsum("ij,ij->i", z, z)
+    if total <= 0.0 or total >= room:
+        if total < -1e-12 or total > room * (1.0 + 1e-12) or not len(z):
+            return None
+        return _solution(np.zeros(len(z)) if total <= 0.0 else boxes, z, squares, outside)
+    scale = float(squares.max()) or 1.0
+    gains = (squares - 2.0 * (z @ outside.pull)) / scale
+    y = z / np.sqrt(scale)
+    if y.shape[1] > len(y):  # the same geometry in fewer coordinates
+        y = np.ascontiguousarray(sla.qr(y.T, mode="r", check_finite=False)[0][: len(y)].T)
+    weights = _at_bounds(_interior_point(y, gains, boxes, total), boxes, total)
+    found = _solution(weights, z, squares, outside)
+    finer = _solution(_on_the_sphere(y, gains, boxes, weights), z, squares, outside)
+    return finer if finer.dual > found.dual else found
+
+
+def _interior_point(y: Array, gains: Array, boxes: Array, total: float) -> Array:
+    """Weights (n,) that minimise ||sum a y||^2 - gains.a for 0 <= a <= boxes, sum a = total.
+
+    Newton steps on the conditions of optimality with barriers: z and v (n,) are the multipliers of both bounds. The
+    matrix of a step is diagonal plus 2 y y', so that a step costs n d^2 (Woodbury).
+    """
+    n, d = y.shape
+    size = float(np.abs(gains).max()) or 1.0
+    a = boxes * (total / boxes.sum())
+    z, v, centring = np.full(n, size), np.full(n, size), CENTRING
+    for _ in range(STEPS):
+        may_stop()
+        gradient = 2.0 * (y @ (a @ y)) - gains
+        gap = float(a @ z + (boxes - a) @ v)
+        if gap <= EXACT_BAND:
+            break
+        barrier = centring * gap / (2 * n)
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            diagonal = z / a + v / (boxes - a)
+            scaled = y / diagonal[:, None]
+            matrix = 2.0 * (scaled.T @ y)
+            matrix[np.diag_indices(d)] += 1.0
+            pushes = -gradient + barrier / a - barrier / (boxes - a)
+            try:
+                factor = sla.cho_factor(matrix, check_finite=True)
+            except (np.linalg.LinAlgError, ValueError):
+                break
+            both = np.column_stack([pushes, np.ones(n)]) / diagonal[:, None]
+            both -= 2.0 * scaled @ sla.cho_solve(factor, y.T @ both, check_finite=False)
+            to_gain, to_level = both.T
+            step_level = (total - a.sum() - to_gain.sum()) / to_level.sum()
+            step = to_gain + to_level * step_level
+            step_z = (barrier - z * step) / a - z
+            step_v = (barrier + v * step) / (boxes - a) - v
+        if not (np.isfinite(step).all() and np.isfinite(step_z).all() and np.isfinite(step_v).all()):
+            break
+        pairs = ((a, step), (boxes - a, -step), (z, step_z), (v, step_v))
+        length = min(_longest_step(*pair) for pair in pairs)  # of all, so that conditions that are met stay so
+        a, z, v = a + length * step, z + length * step_z, v + length * step_v
+        centring = CENTRING if length > 0.5 else 0.5
+    return np.asarray(a)
+
+
+def _longest_step(values: Array, step: Array) -> float:
+    falling = step < 0
+    return min(1.0, BOUNDARY * float((values[falling] / -step[falling]).min())) if falling.any() else 1.0
+
+
+def _at_bounds(weights: Array, boxes: Array, total: float) -> Array:
+    """The weights with those that are nearly at a bound put there, and the sum made right by the others."""
+    shares = np.clip(weights / boxes, 0.0, 1.0)
+    shares = np.where(shares < AT_BOUND, 0.0, np.where(shares > 1.0 - AT_BOUND, 1.0, shares))
+    found = shares * boxes
+    for mine in (np.flatnonzero((shares > 0) & (shares < 1)), np.arange(len(found))):
+        missing = total - float(found.sum())
+        room = boxes[mine] - found[mine] if missing > 0 else found[mine]
+        if abs(missing) > ROUNDED * total and room.sum() > 0:
+            change = missing * min(1.0, float(room.sum()) / abs(missing)) / float(room.sum())
+            found[mine] = np.clip(found[mine] + room * change, 0.0, boxes[mine])
+    return found
+
+
+def _on_the_sphere(y: Array, gains: Array, boxes: Array, weights: Array) -> Array:
+    """Weights (n,) with which the rows whose weights are free, between 0 and the box, are all at one distance.
+
+    Newton steps on these rows alone, by their differences from one of them: products of these lose fewer digits than
+    the matrix of an interior point. A step ends where a weight reaches a bound, and the next is without that row.
+    """
+    found = weights.copy()
+    for _ in range(POLISHING):
+        free = np.flatnonzero((found > 0) & (found < boxes))
+        if not 1 < len(free) <= max(2 * (y.shape[1] + 1), FREE):
+            break
+        differences = y[free[1:]] - y[free[0]]
+        uneven = gains[free] - 2.0 * (y[free] @ (found @ y))
+        turn = sla.lstsq(differences, 0.5 * (uneven[1:] - uneven[0]), check_finite=False)[0]
+        steps = sla.lstsq(differences.T, turn, check_finite=False)[0]
+        step = np.concatenate([[-steps.sum()], steps])
+        own, limit = found[free], boxes[free]
+        least = np.divide(own, -step, where=step < 0, out=np.full(len(own), np.inf))
+        most = np.divide(limit - own, step, where=step > 0, out=np.full(len(own), np.inf))
+        blocked = int(np.minimum(least, most).argmin())
+        length = min(1.0, float(min(least[blocked], most[blocked])))
+        found[free] = np.clip(own + length * step, 0.0, limit)
+        if length == 1.0:
+            break
+        found[free[blocked]] = 0.0 if step[blocked] < 0 else limit[blocked]
+    return found
+
+
+def _solution(weights: Array, z: Array, squares: Array, outside: Outside) -> BandSolution:
+    move = outside.pull + weights @ z
+    return BandSolution(weights, move, outside.squares + float(weights @ squares) - float(move @ move))
+
+
+def sums_about(rows: Rows, boxes: Array, point: Array, squares: Array) -> Outside:
+    """The sums over rows (n, d) with boxes (n,), whose squares (n,) of distances from the point (d,) are known."""
+    mass = float(boxes.sum())
+    if is_sparse(rows):
+        pull = weighted_sum(rows, boxes) - mass * point
+    else:
+        pull = np.zeros(len(point))
+        for tile in tiles(rows):
+            pull += boxes[tile] @ (dense(rows[tile]) - point)
+    return Outside(mass, pull, float(boxes @ squares))
+
+
+@dataclass(frozen=True)
+class SoftBall:
+    """centre (d,) and the square r of the radius; primal and dual: values, not rounded."""
+
+    centre: Array
+    square: float
+    primal: float
+    dual: float
+
+
+def _working_set(beyond: Array, weights: Array, boxes: Array, most: int) -> NDArray[np.intp]:
+    """At most ``most`` rows: of each kind a quarter, or as many as there are, and the nearest to the sphere.
+
+    Kinds are rows of free weight, rows outside without weight, and rows inside with full weight; of the latter two
+    those farthest from the sphere. beyond (n,): squares of distances less r.
+    """
+    away, few = np.abs(beyond), most // 4
+    free = np.where((weights > 0) & (weights < boxes), away, np.inf)
+    missing = np.where((beyond > 0) & (weights <= 0), -away, np.inf)
+    superfluous = np.where((beyond < 0) & (weights >= boxes), -away, np.inf)
+    chosen = np.zeros(len(beyond), bool)
+    for rank, count in ((free, few), (missing, few), (superfluous, few), (away, 0)):
+        rest = np.where(chosen, np.inf, rank)
+        best = np.argpartition(rest, count or most - int(chosen.sum()))[: count or most - int(chosen.sum())]
+        chosen[best[np.isfinite(rest[best])]] = True
+    return np.flatnonzero(chosen)
+
+
+def solve_soft_ball(rows: Rows, boxes: Array, start: Array, *, epsilon: float, most: int) -> SoftBall:
+    """The soft ball around rows (n, d) in memory with boxes (n,) > 0, to a gap of epsilon, n >= 1.
+
+    start (d,): a centre to begin with. most: rows of a working set: those whose weight is free, those that violate the
+    conditions of optimality (outside without the full weight, inside with any), and those nearest to the sphere. The
+    others keep their weights, so that the dual value never falls.
+    """
+    best, dual, centre, idle = SoftBall(start, 0.0, np.inf, 0.0), 0.0, start, 0
+    weights: Array | None = None
+    for _ in range(ROUNDS):
+        may_stop()
+        squares = squares_to(rows, centre)
+        square = best_square(squares, boxes)
+        primal = square + float(boxes @ np.maximum(squares - square, 0.0))
+        before = best.primal - dual
+        if primal < best.primal:
+            best = SoftBall(centre, square, primal, dual)
+        outside = squares > square
+        if weights is None:
+            weights = np.where(outside, boxes, 0.0)
+        few = len(squares) > most
+        work = _working_set(squares - square, weights, boxes, most) if few else np.arange(len(squares))
+        fixed = weights.copy()
+        fixed[work] = 0.0
+        others = np.flatnonzero(fixed)
+        sums = sums_about(take(rows, others), fixed[others], centre, squares[others])
+        found = solve_band(dense(take(rows, work)) - centre, boxes[work], sums)
+        if found is None:
+            break
+        weights[work] = found.weights
+        dual, centre = max(dual, found.dual), centre + found.move
+        idle = 0 if before - (best.primal - dual) > 0.3 * before else idle + 1
+        if best.primal - dual <= epsilon * best.primal or idle > IDLE:
+            break
+    return SoftBall(best.centre, best.square, best.primal, dual)

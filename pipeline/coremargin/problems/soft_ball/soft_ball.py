@@ -1,0 +1,449 @@
+"""The ball outside of which a share nu of the rows may lie (SVDD), to a gap epsilon of its value, out of core.
+
+maths/soft_ball.py states the problem and its dual. The algorithm:
+
+1.  *Sample.* The rows of some chunks are solved in memory; they give the first centre and radius.
+2.  *Scan.* Workers send the rows nearest to the sphere, and sum up those outside. The value of the centre follows:
+    for radii that no unsent row is nearer to than the sphere is, all rows beyond are in the sums or were sent.
+3.  *Band.* Rows outside keep their dual weight C, rows inside 0; the driver solves the rows that were sent exactly. For
+    any such weights the dual value is exact, so that it bounds the value of every ball, and sum_i a_i x_i is the next
+    centre. The next scan proves it, or shows what moved.
+    If the bounds are far apart, the sample was not like the store: a scan sends rows from all of it, which are solved
+    in its place.
+4.  *Warm start.* The centre of an earlier commit takes the place of the sample.
+
+A row that a scan did not send has the weight of its side of the scan's sphere. So a model names only the rows that were
+sent and have another weight, and those so near to the sphere that the verifier might see them on the other side.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.data.moments import moments
+from coremargin.data.parts import parts_of
+from coremargin.data.transformed import untransformed
+from coremargin.data.view import bytes_read
+from coremargin.engine.memory_need import MemoryNeed
+from coremargin.engine.problem import BaseProblem, CannotWarmStart, Round
+from coremargin.errors import StoreError, UsageError
+from coremargin.maths.compact import poured
+from coremargin.maths.margin import VANISHED, Array, gamma, is_certified
+from coremargin.maths.rows import dense, take, weighted_sum
+from coremargin.maths.soft_ball import Outside, best_square, solve_band, solve_soft_ball, squares_to
+from coremargin.maths.stopping import may_stop
+from coremargin.problems.ball.enclosing_ball import BINS
+from coremargin.problems.common.classes import check_scale
+from coremargin.problems.common.sample import SAMPLE_BYTES, SAMPLE_SHARE, sample_chunks
+from coremargin.problems.common.state_arrays import state_from_arrays, state_to_arrays
+from coremargin.problems.one_class.rows import EnclosedRows, enclosed
+from coremargin.problems.soft_ball.probe import SphereProbe, SphereSummary
+
+if TYPE_CHECKING:
+    from coremargin.data.difference import Difference
+    from coremargin.maths.rows import Rows
+    from coremargin.maths.soft_ball import SoftBall as Ball
+
+STATUSES = ("running", "certified", "stalled")
+#: Share of the rows that a scan sends; so many at least, and at most that a step of the band's solver takes so many
+#: multiplications.
+BAND_SHARE, BAND_LEAST, BAND_COST = 0.05, 5000, 2e8
+#: Share of the memory for a band, of whose rows there are copies in float64.
+BAND_PART = 0.25
+#: How much wider a band may become where its centre is no better than the one before.
+WIDEST = 8
+#: A gap of this share of the value shows that the sample was not like the store.
+UNLIKE = 0.1
+#: The histogram of distances ends at so many times the sample's largest distance, or so many radii.
+HIGH, FARTHEST = 1.05, 3.0
+#: A scan that brings the bounds nearer by no more than this share of epsilon is idle; after so many the job ends.
+IDLE_SHARE, IDLE_SCANS = 0.1, 8
+#: Gap of the sample's solution: when it is all rows, as a share of epsilon, else of the value.
+WHOLE_SAMPLE, PART_SAMPLE = 0.1, 1e-5
+#: What a product of a weight and a square may lose by underflow.
+UNDERFLOW = 2.0**-1070
+
+
+@dataclass(frozen=True)
+class SoftBallState:
+    """What is known between two scans.
+
+    centre (d,), square: the sphere of the next scan. best (d,), best_square: the ball that has the value ``primal``.
+    reference (d,), threshold: the sphere of the scan that proved ``dual``; named_ids, named_weights (m,): the dual
+    weights of rows that do not follow from their side of it. widen: of the band. idle: scans in a row that gained
+    little. band_rows, outside, histogram (bins,): of the last scan; ``high``: the histogram's upper end. evenly: the
+    next scan sends rows that are spread over the store; spread: one has been asked to.
+    """
+
+    round: int
+    status: str
+    centre: Array
+    square: float
+    best: Array
+    best_square: float
+    primal: float
+    dual: float
+    reference: Array
+    threshold: float
+    named_ids: NDArray[np.int64]
+    named_weights: Array
+    widen: int
+    idle: int
+    band_rows: int
+    outside: int
+    histogram: NDArray[np.int64]
+    high: float
+    evenly: bool = False
+    spread: bool = False
+    sample_rows: int = 0
+    sample_bytes: int = 0
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Plain arrays, exact."""
+        return state_to_arrays(self, STATUSES)
+
+
+@dataclass(frozen=True)
+class SoftBall(BaseProblem[SoftBallState, SphereSummary]):
+    """The soft ball around all rows of weight above 0.
+
+    epsilon, nu in (0, 1). only: the label of the rows that count; None: all do. memory_bytes: for the sample and bands.
+    """
+
+    epsilon: float
+    nu: float
+    only: Any = None
+    memory_bytes: int = 256 << 20
+    sample_share: float = SAMPLE_SHARE
+    sample_bytes: int = SAMPLE_BYTES
+
+    def check(self) -> None:
+        """Refuse what the smallest ball refuses, and rows of which none may lie outside.
+
+        Raises LabelError, StoreError, UsageError.
+        """
+        self.enclosed.check()
+        rows = self.enclosed.count
+        if self.nu < 1.0 / rows:
+            raise UsageError(
+                f"nu: expected at least 1/n for n = {rows:,} rows, found {self.nu!r}, which lets no row lie outside: "
+                f"that is the smallest ball; leave nu out"
+            )
+        if bool(moments(untransformed(self.source)).constant.all()):
+            raise StoreError(
+                f"{self.source.name}: expected different rows, found that all are equal: the smallest ball around them "
+                f"has radius 0, whatever nu is; leave nu out"
+            )
+
+    @cached_property
+    def enclosed(self) -> EnclosedRows:
+        """The rows that count."""
+        return EnclosedRows(self.source, self.only)
+
+    @cached_property
+    def box(self) -> float:
+        """C of a row of weight 1: 1 / (nu sum_i s_i)."""
+        source = self.source
+        if not source.chunks or source.weights(0) is None:
+            return 1.0 / (self.nu * self.enclosed.count)
+        total = math.fsum(
+            float(weights[self.enclosed.mask(chunk)].sum())
+            for chunk in range(source.chunks)
+            if (weights := source.weights(chunk)) is not None
+        )
+        return 1.0 / (self.nu * total)
+
+    # Sizes
+
+    @property
+    def band_rows(self) -> int:
+        """How many rows a band has at first."""
+        p, n = self.source.features + 1, self.source.rows
+        affordable = max(5 * p, min(BAND_COST / p**2, max(BAND_LEAST, BAND_SHARE * n)))
+        return int(max(2 * p, min(affordable, BAND_PART * self.memory_bytes / (8 * p))))
+
+    @property
+    def sample_chunks(self) -> list[int]:
+        """The chunks that are read before the first scan."""
+        codes = () if self.enclosed.code is None else (self.enclosed.code,)
+        limit = min(self.sample_bytes, self.memory_bytes // 4)
+        return sample_chunks(self.source, codes, self.sample_share, limit)
+
+    @property
+    def holds_all_rows(self) -> bool:
+        """Whether all rows fit in half of the memory: each is then read once."""
+        return not self.memory_need.short
+
+    @property
+    def memory_need(self) -> MemoryNeed:
+        """The memory for all rows."""
+        return MemoryNeed.of_all_rows(self.source, self.memory_bytes)
+
+    # Start
+
+    def unsolved(self) -> SoftBallState:
+        """No row is known."""
+        nothing = np.zeros(self.source.features)
+        return SoftBallState(
+            round=0,
+            status="running",
+            centre=nothing,
+            square=0.0,
+            best=nothing,
+            best_square=0.0,
+            primal=np.inf,
+            dual=0.0,
+            reference=nothing,
+            threshold=0.0,
+            named_ids=np.zeros(0, np.int64),
+            named_weights=np.zeros(0),
+            widen=1,
+            idle=0,
+            band_rows=0,
+            outside=0,
+            histogram=np.zeros(BINS, np.int64),
+            high=1.0,
+        )
+
+    def start(self) -> SoftBallState:
+        """Solve the rows of a sample. Raises BadRow for rows whose squares overflow."""
+        source, chunks = self.source, self.sample_chunks
+        check_scale(source)
+        rows, weights = self._read(chunks)
+        total = float(weights.sum())
+        if not total > 0:
+            raise StoreError(f"{source.name}: expected rows of weight above 0 in a sample; raise the option sample")
+        mean = weighted_sum(rows, weights / total)
+        whole = len(chunks) == source.chunks
+        found = solve_soft_ball(
+            rows,
+            weights / (self.nu * total),
+            mean,
+            epsilon=WHOLE_SAMPLE * self.epsilon if whole else self._sample_gap,
+            most=self.band_rows,
+        )
+        spans = [source.span(chunk) for chunk in chunks]
+        return replace(
+            self.unsolved(),
+            centre=found.centre,
+            square=found.square,
+            best=found.centre,
+            best_square=found.square,
+            high=self._histogram_end(rows, found),
+            sample_rows=len(weights),
+            sample_bytes=bytes_read(source, sum(stop - start for start, stop in spans)),
+        )
+
+    def _read(self, chunks: list[int]) -> tuple[Rows, Array]:
+        """The rows of some chunks that count, and their weights."""
+        rows, weights = [], []
+        for chunk in chunks:
+            may_stop()
+            for part in parts_of(self.source, chunk):
+                mine = np.flatnonzero(enclosed(part.codes, part.weights, self.enclosed.code))
+                rows.append(take(part.rows, mine))
+                weights.append(np.ones(len(mine)) if part.weights is None else part.weights[mine])
+        return poured(rows), np.concatenate(weights)
+
+    # Scans
+
+    def probe(self, state: SoftBallState) -> SphereProbe:
+        """The sphere of a state."""
+        source = self.source
+        return SphereProbe(
+            centre=state.centre,
+            square=state.square,
+            box=self.box,
+            keep=min(1.0, state.widen * self.band_rows / source.rows),
+            evenly=state.evenly,
+            code=self.enclosed.code,
+            high=state.high,
+            bins=BINS,
+            dtype=source.dtype.name,
+            sparse=source.sparse,
+        )
+
+    def update(self, state: SoftBallState, summary: SphereSummary) -> SoftBallState:
+        """Bounds after a scan, and the sphere of the next one."""
+        known, before = state.primal - state.dual, state.primal
+        outside = Outside(float(summary.mass[0]), summary.pull, float(summary.squares[0]))
+        squares = squares_to(summary.sent.rows, state.centre)
+        state = replace(
+            state,
+            round=state.round + 1,
+            band_rows=len(squares),
+            outside=int(summary.outside[0]),
+            histogram=summary.histogram,
+        )
+        state = self._with_value(state, summary, squares, outside)
+        improved = state.primal < before
+        if state.evenly:
+            return self._with_sample(state, summary)
+        state, move = self._with_dual(state, summary, squares, outside)
+        if is_certified(state.dual, state.primal, self.epsilon):
+            return replace(state, status="certified")
+        gained = known - (state.primal - state.dual)
+        idle = 0 if gained > IDLE_SHARE * self.epsilon * state.primal else state.idle + 1
+        state = replace(state, idle=idle)
+        if idle >= IDLE_SCANS:
+            return replace(state, status="stalled")
+        if not state.spread and state.primal - state.dual > UNLIKE * state.primal:
+            return replace(state, evenly=True, spread=True)
+        return self._next_sphere(state, summary, squares, outside, move, improved=improved)
+
+    def _with_sample(self, state: SoftBallState, summary: SphereSummary) -> SoftBallState:
+        """The sphere of the rows that a scan sent from all of the store."""
+        rows, total = summary.sent.rows, float(summary.boxes.sum())
+        boxes = summary.boxes / (self.nu * total)
+        found = solve_soft_ball(rows, boxes, state.centre, epsilon=self._sample_gap, most=self.band_rows)
+        high = self._histogram_end(rows, found)
+        return replace(state, centre=found.centre, square=found.square, high=high, evenly=False)
+
+    @property
+    def _sample_gap(self) -> float:
+        return max(PART_SAMPLE, self.epsilon)
+
+    def _histogram_end(self, rows: Rows, found: Ball) -> float:
+        farthest = float(squares_to(rows, found.centre).max())
+        return HIGH * min(math.sqrt(farthest), FARTHEST * math.sqrt(found.square)) or 1.0
+
+    def _with_value(
+        self, state: SoftBallState, summary: SphereSummary, squares: Array, outside: Outside
+    ) -> SoftBallState:
+        """With the value of the scan's centre, if it is the least so far, at its best radius that the band covers."""
+        reach = float(summary.nearest[0])
+        square = state.square
+        if len(squares):
+            # Rounded up, so that rows on the sphere are inside.
+            best = best_square(squares, summary.boxes, outside.mass) * (1.0 + self._error)
+            square = float(np.clip(best, square - reach, square + reach))
+        square = max(square, 0.0)
+        beyond = outside.squares - square * outside.mass
+        value = square + beyond + float((summary.boxes * np.maximum(squares - square, 0.0)).sum())
+        value += self._error * (value + outside.squares + square * outside.mass) + self._absolute_error
+        if not value < state.primal:
+            return state
+        return replace(state, best=state.centre, best_square=square, primal=value)
+
+    def _with_dual(
+        self, state: SoftBallState, summary: SphereSummary, squares: Array, outside: Outside
+    ) -> tuple[SoftBallState, Array | None]:
+        """With the bound of the band's solution, if it is the best so far; the move of the centre, None: no solution.
+
+        Rows that no scan sent must be so far from the sphere that the verifier sees them on the same side.
+        """
+        found = solve_band(dense(summary.sent.rows) - state.centre, summary.boxes, outside)
+        if found is None:
+            return state, None
+        clear = 4.0 * (self._error * state.square + self._absolute_error)
+        if not summary.nearest[0] > clear:
+            return state, found.move
+        length = float(found.move @ found.move)
+        total = found.dual + length
+        terms = total + 2.0 * math.sqrt(length) * math.sqrt(total)
+        bound = found.dual - self._error * terms - 2.0 * self._absolute_error
+        if bound > state.dual:
+            by_side = np.where(squares > state.square, summary.boxes, 0.0)
+            named = np.flatnonzero((found.weights != by_side) | (np.abs(squares - state.square) <= clear))
+            order = named[np.argsort(summary.sent.ids[named], kind="stable")]
+            state = replace(
+                state,
+                dual=bound,
+                reference=state.centre,
+                threshold=state.square,
+                named_ids=summary.sent.ids[order],
+                named_weights=found.weights[order],
+            )
+        return state, found.move
+
+    def _next_sphere(
+        self,
+        state: SoftBallState,
+        summary: SphereSummary,
+        squares: Array,
+        outside: Outside,
+        move: Array | None,
+        *,
+        improved: bool,
+    ) -> SoftBallState:
+        """Where the next scan looks: at the band's solution or, where the last one was worse, half as far away."""
+        if move is None:  # the band missed the radius beyond which a share nu of the weight lies
+            high = 2.0 * state.high if summary.masses[-1] >= 1.0 else state.high
+            return replace(state, square=_square_of_mass(summary.masses, state.high), high=high)
+        if improved:
+            centre, widen = state.centre + move, state.widen
+        else:
+            centre, widen = 0.5 * (state.best + state.centre), self._wider(state)
+        if np.array_equal(centre, state.centre):
+            return replace(state, status="stalled")
+        away = squares_to(summary.sent.rows, centre)
+        square = best_square(away, summary.boxes, outside.mass) if len(away) else state.square
+        return replace(state, centre=centre, square=square, widen=widen)
+
+    def _wider(self, state: SoftBallState) -> int:
+        room = BAND_PART * self.memory_bytes / (8 * (self.source.features + 1))
+        return min(2 * state.widen, WIDEST, max(1, int(room / self.band_rows)))
+
+    # Rounding: outward by more than the verifier's
+
+    @property
+    def _error(self) -> float:
+        """Error of sums of squares, relative to their terms."""
+        return 4.0 * (gamma(1024 + 256) + gamma(self.source.features + 16) + gamma(self.source.chunks + 16))
+
+    @property
+    def _absolute_error(self) -> float:
+        """Error of the squared distance of a sparse row, which is a difference of squares; and underflow of any."""
+        underflow = 16.0 * (self.source.features * VANISHED**2 + self.box * self.source.rows * UNDERFLOW)
+        if not self.source.sparse:
+            return underflow
+        longest = 2.0 * float(self.source.scalars().max_norm.max())
+        return underflow + 8.0 * gamma(self.source.features + 16) * longest * longest
+
+    # Results
+
+    def round_of(self, state: SoftBallState) -> Round:
+        """The report of a round."""
+        lower = state.dual if state.round else -np.inf
+        return Round(
+            number=state.round,
+            status=state.status,
+            lower=lower,
+            lower_now=lower,
+            upper=state.primal,
+            pool_rows=state.band_rows if state.round else state.sample_rows,
+            coreset_rows=len(state.named_ids),
+            new_rows=state.band_rows,
+        )
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> SoftBallState:
+        """A state from a checkpoint."""
+        return SoftBallState(**state_from_arrays(SoftBallState, arrays, {}, STATUSES))
+
+    # Warm start
+
+    def warm_start(self, arrays: Mapping[str, Any], difference: Difference) -> SoftBallState:
+        """See ``WarmStarts``: the best ball of the earlier commit; its bounds are not those of the present rows."""
+        check_scale(self.source)
+        old = self.restore(arrays)
+        if not np.isfinite(old.primal):
+            raise CannotWarmStart("no ball was proven")
+        state = replace(self.unsolved(), centre=old.best, square=old.best_square, best=old.best)
+        return replace(state, best_square=old.best_square, high=old.high, sample_bytes=difference.nbytes)
+
+
+def _square_of_mass(masses: Array, high: float) -> float:
+    """The r beyond which a mass of 1 lies, from the masses (bins,) of distances from 0 to ``high``."""
+    beyond = np.append(np.cumsum(masses[::-1])[::-1], 0.0)
+    place = max(0, int(np.searchsorted(-beyond, -1.0, side="right")) - 1)
+    if place == len(masses) - 1:  # somewhere beyond
+        return float(high * high)
+    inside = (beyond[place] - 1.0) / masses[place] if masses[place] > 0 else 0.5
+    return float(((place + np.clip(inside, 0.0, 1.0)) * high / len(masses)) ** 2)
