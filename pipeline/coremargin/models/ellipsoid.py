@@ -146,7 +146,8 @@ class EllipsoidModel(Single):
         """
         span = None
         if self.span_columns is not None:
-            span = self.span_columns, *(self.array(f"span_{name}") for name in ("slopes", "offsets", "residuals"))
+            slopes, offsets, residuals = (self.array(f"span_{name}") for name in ("slopes", "offsets", "residuals"))
+            span = self.span_columns, slopes, offsets, residuals
         return EllipsoidScorer(self.row_scaling, self.centre, self.axes, self.radius, self.features, span)
 
     def distances(self, X: Any) -> np.ndarray:

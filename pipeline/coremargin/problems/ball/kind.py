@@ -139,7 +139,7 @@ class BallKind(OneModel[BallJob, "EnclosingBall", "BallModel"]):
             source,
             problem.epsilon,
         )
-        only = {} if problem.only is None else {"only": source.classes[problem.enclosed.code]}
+        only = {} if problem.only is None else {"only": problem.enclosed.label}
         record = record_of(source, None, found, self.name, job.parameters(), len(support), **only)
         if found.lower == found.upper:  # a ratio of zeros, too, if all rows are equal
             record["certificate"]["ratio"] = 1.0

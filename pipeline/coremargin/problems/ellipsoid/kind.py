@@ -131,7 +131,7 @@ class EllipsoidKind(OneModel["EllipsoidJob", "EnclosingEllipsoid", "EllipsoidMod
         )
         about: dict[str, Any] = {"rank": frame.rank or d}
         if problem.only is not None:
-            about["only"] = source.classes[problem.enclosed.code]
+            about["only"] = problem.enclosed.label
         record = record_of(source, None, found, self.name, job.parameters(), len(support), **about)
         certificate = record["certificate"]
         if certificate["ratio"] is not None:

@@ -43,6 +43,11 @@ class EnclosedRows:
             f"{self.source.name}: only: expected one of its labels ({known or 'there are none'}), found {label!r}"
         )
 
+    @property
+    def label(self) -> Any:
+        """The label of these rows as the store has it; None: of all."""
+        return None if self.code is None else self.source.classes[self.code]
+
     @cached_property
     def count(self) -> int:
         """How many rows there are; reads the sample weights of the store, if it has any."""

@@ -141,7 +141,7 @@ class SoftBallKind(OneModel[SoftBallJob, "SoftBall", "SoftBallModel"]):
             below = 2.0 * moved * math.sqrt(state.dual)
             above = moved * (2.0 * math.sqrt(state.primal) + moved)
             found = widen_bounds(found, source, min(below, state.dual), above, problem.epsilon)
-        only = {} if problem.only is None else {"only": source.classes[problem.enclosed.code]}
+        only = {} if problem.only is None else {"only": problem.enclosed.label}
         none = np.zeros((len(state.named_ids), 0))  # the verifier reads these rows from the store
         numbers = {
             "centre": state.best,
