@@ -121,14 +121,14 @@ def test_it_is_trained_verified_shown_and_reported(tmp_path: Path, store: Path, 
     assert "classes" not in shown
     page = (model / "report.html").read_text()
     assert "The smallest ball around all 600 rows" in page
-    assert 'class="ball"' not in page
+    assert 'class="outline"' not in page
     assert json.loads(say("show", model, "--json"))["certificate"]["kind"] == "radius"
 
 
 def test_of_two_features_the_page_has_a_picture(tmp_path: Path, rng: np.random.Generator) -> None:
     """The ball, its centre and the rows on it."""
     coremargin.train(rng.standard_normal((50, 2)), one_class="ball", out=tmp_path / "m")
-    assert 'class="ball"' in (tmp_path / "m" / "report.html").read_text()
+    assert 'class="outline"' in (tmp_path / "m" / "report.html").read_text()
 
 
 @pytest.mark.usefixtures("_in_stages")

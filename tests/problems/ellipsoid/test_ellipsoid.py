@@ -87,14 +87,14 @@ def test_it_is_trained_verified_shown_and_reported(tmp_path: Path, store: Path, 
     assert f"at most {claims.upper!r} for all 600 rows" in say("show", model)
     page = (model / "report.html").read_text()
     assert "The ellipsoid of least volume around all 600 rows" in page
-    assert 'class="ellipse"' not in page
+    assert 'class="outline"' not in page
     assert json.loads(say("show", model, "--json"))["certificate"]["kind"] == "volume_radius"
 
 
 def test_of_two_features_the_page_has_a_picture(tmp_path: Path, rng: np.random.Generator) -> None:
     """The ellipse, its centre and the rows on it."""
     train(rng.standard_normal((50, 2)), out=tmp_path / "m")
-    assert 'class="ellipse"' in (tmp_path / "m" / "report.html").read_text()
+    assert 'class="outline"' in (tmp_path / "m" / "report.html").read_text()
 
 
 def test_linear_maps_and_scalings_change_nothing(rows: np.ndarray, rng: np.random.Generator) -> None:

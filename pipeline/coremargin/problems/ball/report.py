@@ -49,9 +49,8 @@ def render(
     drawn = charts.by_round(records, run, claims, of="radius") | {"ruler": rulers.value(claims, "radius", "ball")}
     drawn["picture"] = None
     if len(centre) == 2 and radius:
-        drawn["picture"] = charts.drawings(
-            charts.HALF, partial(picture, circle(centre, radius), centre, points, "ball")
-        )
+        draw = partial(picture, circle(centre, radius), centre, points, "ball", equal_scales=True)
+        drawn["picture"] = charts.drawings(charts.HALF, draw)
     away = np.linalg.norm(points - centre, axis=1) if len(points) else np.zeros(len(support["alpha"]))
     view |= claims.view() | enclosed_view(model, run, radius, claims.precision) | support_view(support, away)
     view |= {

@@ -99,22 +99,22 @@ def histogram(bins: Bins, radius: float | None, precision: Precision, width: int
     return svg.drawing("distances", frame, "Distances of the rows from the centre", description, parts)
 
 
-def picture(outline: Any, centre: Any, rows: Any, thing: str, width: int) -> Markup:
+def picture(outline: Any, centre: Any, rows: Any, thing: str, width: int, *, equal_scales: bool = False) -> Markup:
     """A closed curve of two features by its corners (n, 2), its centre (2,), and the rows (m, 2) on it.
 
-    thing: "ball" or "ellipse". The circle of a ball looks round.
+    thing: a noun for it. equal_scales: of both features, so that a circle looks round.
     """
     frame = Frame(width, round(0.9 * width), 62, 12, 12, 46)
     low, high = outline.min(axis=0), outline.max(axis=0)
     half, middle = 0.55 * (high - low), (low + high) / 2
-    if thing == "ball":
+    if equal_scales:
         half[0] *= (frame.width - frame.left - frame.right) / (frame.height - frame.top - frame.bottom)
     x = Scale(middle[0] - half[0], middle[0] + half[0], frame.left, width - frame.right)
     y = Scale(middle[1] - half[1], middle[1] + half[1], frame.height - frame.bottom, frame.top)
     ticks = svg.nice_ticks(y.low, y.high, 5)
     parts = [
         svg.value_axis(frame, y, ticks, svg.tick_labels(ticks)[0]),
-        svg.path([(x(a), y(b)) for a, b in outline], thing, closed=True),
+        svg.path([(x(a), y(b)) for a, b in outline], "outline", closed=True),
         *(svg.line(x(a), y(b), x(centre[0]), y(centre[1]), "grid") for a, b in rows),
         *(svg.tag("circle", cx=x(a), cy=y(b), r=3.5, class_="dot-upper") for a, b in rows),
         svg.tag("circle", cx=x(centre[0]), cy=y(centre[1]), r=3.5, class_="dot-lower"),

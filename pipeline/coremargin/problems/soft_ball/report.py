@@ -43,7 +43,9 @@ def render(model: Json, run: Json, records: Sequence[Json], known: Mapping[str, 
     drawn |= {"picture": None, "map": None}  # every scan reads all chunks
     if len(centre) == 2 and radius:
         outline, none = circle(centre, radius), np.zeros((0, 2))
-        drawn["picture"] = charts.drawings(charts.HALF, partial(picture, outline, centre, none, "ball"))
+        drawn["picture"] = charts.drawings(
+            charts.HALF, partial(picture, outline, centre, none, "ball", equal_scales=True)
+        )
     nowhere = np.full(len(known["alpha"]), np.nan)  # the model does not have these rows
     view |= claims.view() | enclosed_view(model, run, radius, precision_for(None, radius))
     view |= support_view(known, nowhere) | {
