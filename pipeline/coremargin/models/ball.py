@@ -20,7 +20,7 @@ import numpy as np
 from coremargin.errors import UsageError
 from coremargin.maths.rows import dense
 from coremargin.models.decision import Scorer
-from coremargin.models.onnx_graph import enclosure_onnx
+from coremargin.models.enclosure_graph import enclosure_onnx
 from coremargin.models.raw_rows import decision_values
 from coremargin.models.single import Single
 

@@ -23,7 +23,7 @@ from coremargin.errors import UsageError
 from coremargin.maths.enclosing_ellipsoid import Ellipsoid
 from coremargin.maths.rows import dense
 from coremargin.models.decision import Scorer
-from coremargin.models.onnx_graph import enclosure_onnx
+from coremargin.models.enclosure_graph import enclosure_onnx
 from coremargin.models.raw_rows import decision_values
 from coremargin.models.single import Single
 

@@ -16,7 +16,6 @@ from coremargin.interruption import deferred_interrupts
 from coremargin.maths.feature_map import Fourier, Nystroem, Polynomial
 from coremargin.maths.kernel.functions import Kernel
 from coremargin.maths.rows import dense
-from coremargin.models.decision import label_array
 from coremargin.models.sklearn_objects import Functions
 from coremargin.version import version
 
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 
     from coremargin.maths.mapping import FeatureMap
     from coremargin.maths.scaling import Scaling
-    from coremargin.models.single import Single
     from coremargin.models.sklearn_objects import Linear
 
 Precision = Literal["float64", "float32"]
@@ -74,39 +72,6 @@ def _kernel_steps(of: Functions, rows: str) -> _Steps:
     steps += [("MatMul", ["kernel", "weights"], ["sums"]), ("Add", ["sums", "offsets"], [VALUES])]
     arrays |= {"weights": functions.weights, "offsets": functions.offsets}
     return steps, arrays, (functions.rows.shape[1], len(functions.offsets))
-
-
-def enclosure_onnx(
-    model: Single, centre: NDArray[Any], radius: float, precision: Precision, axes: NDArray[Any] | None = None
-) -> Any:
-    """The graph of a model of one class, as ``as_onnx``: radius - ||axes (z - centre)|| of scaled and mapped rows z.
-
-    centre (d,); axes (d, d); None: I. Labels are 1 inside and -1 outside. Raises UsageError as ``as_onnx`` does.
-    """
-    rows, nodes = scaling_nodes(model.row_scaling)
-    made = model.row_map
-    steps, arrays = ([], {}) if made is None else map_graph(made, rows)
-    arrays |= {"middle": centre, "radius": np.array(radius), "along": np.array([1])}
-    steps.append(("Sub", [rows if made is None else "mapped", "middle"], ["away"]))
-    if axes is not None:
-        arrays["turned"] = np.ascontiguousarray(axes.T)
-        steps.append(("MatMul", ["away", "turned"], ["white"]))
-    white = "away" if axes is None else "white"
-    steps += [
-        ("Mul", [white, white], ["squared"]),
-        ("ReduceSum", ["squared", "along"], ["square"]),
-        ("Sqrt", ["square"], ["distance"]),
-        ("Sub", ["radius", "distance"], [VALUES]),
-    ]
-    nodes_of_steps, constants = with_constants(steps, arrays, precision)
-    constants += scaling_constants(model.row_scaling, precision)
-    about = {
-        "problem": model.problem,
-        "status": model.status,
-        "certificate": json.dumps(model.record["certificate"], sort_keys=True),
-    }
-    shape, labels = (model.features, 1), label_array(model.labels)
-    return finished([*nodes, *nodes_of_steps], constants, shape, labels, precision, about, model.feature_names)
 
 
 def map_graph(made: FeatureMap, rows: str) -> tuple[list[Step], dict[str, NDArray[Any]]]:
