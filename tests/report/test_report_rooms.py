@@ -31,7 +31,7 @@ ASKED: dict[str, dict[str, Any]] = {
     "relative_margin": {"loss": "hinge", "relative_margin": 2.0},
     "outliers": {"outliers": [1, 2]},
     "fleet": {"classes": "ovr"}, "crammer_singer": {"classes": "crammer-singer"},
-    "kernel": {"kernel": "rbf"}, "ball": {"one_class": "ball"},
+    "kernel": {"kernel": "rbf"}, "ball": {"one_class": "ball"}, "ellipsoid": {"one_class": "ellipsoid"},
     "soft_ball": {"one_class": "ball", "nu": 0.1}, "kernel_ball": {"one_class": "ball", "kernel": "rbf"},
 }  # fmt: skip
 

@@ -87,7 +87,8 @@ def facts(rows: Rows, record: Record, ids: np.ndarray, X: np.ndarray) -> Iterato
     lower, upper, ratio = claims["lower"], claims["upper"], claims["ratio"]
     if ratio is not None and not 0 <= ratio <= 1:
         yield f"ratio {ratio}"
-    if ratio and not (lower and upper and abs(min(1.0, lower / upper) - ratio) <= 1e-8):
+    dimensions = record.get("rank", 1)  # an ellipsoid's ratio is one of volumes
+    if ratio and not (lower and upper and abs(min(1.0, lower / upper) ** dimensions - ratio) <= 1e-8):
         yield f"ratio {ratio} of {lower} and {upper}"
     epsilons = (record["parameters"]["epsilon"], claims["epsilon"])
     if epsilons not in ((epsilons[1],) * 2, (0, 1e-8)) or not 0 < epsilons[1] < 1:

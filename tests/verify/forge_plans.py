@@ -83,8 +83,10 @@ def stopped(rng: np.random.Generator, draft: Draft) -> str:
     """Of a run that was stopped, with other bounds."""
     draft.record["status"] = "stopped"
     told = one_bound(rng, draft)
-    value = draft.record["problem"] in ("soft_margin", "soft_ball") or "loss" in draft.asked or "nu" in draft.asked
-    draft.claims["kind"] = "duality_gap" if value else "radius" if "one_class" in draft.asked else "margin"
+    problem = draft.record["problem"]
+    value = problem in ("soft_margin", "soft_ball") or "loss" in draft.asked or "nu" in draft.asked
+    shape = {"ball": "radius", "kernel_ball": "radius", "ellipsoid": "volume_radius"}.get(problem, "margin")
+    draft.claims["kind"] = "duality_gap" if value else shape
     return f"stopped, {told}"
 
 

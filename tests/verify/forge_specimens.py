@@ -230,6 +230,9 @@ ASKED: dict[str, tuple[str, dict[str, Any]]] = {
     "ball-sparse": ("heavy", {"one_class": "ball", "epsilon": 0.1}),
     "ball-outliers": ("apart64", {"one_class": "ball", "outliers": 2, "epsilon": 1e-6}),
     "ball-outliers-class": ("noisy", {"one_class": "ball", "outliers": 3, "only": "yes", "epsilon": 0.01}),
+    "ellipsoid": ("apart", {"one_class": "ellipsoid"}),
+    "ellipsoid-class": ("noisy64", {"one_class": "ellipsoid", "only": "yes", "scaling": "standard", "epsilon": 1e-6}),
+    "ellipsoid-sparse": ("heavy", {"one_class": "ellipsoid", "epsilon": 0.1}),
     "soft-ball": ("apart", {"one_class": "ball", "nu": 0.1, "epsilon": 1e-6}),
     "soft-ball-class": ("noisy64", {"one_class": "ball", "nu": 0.3, "only": "yes", "scaling": "standard"}),
     "soft-ball-sparse": ("heavy", {"one_class": "ball", "nu": 0.2}),
@@ -281,6 +284,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "pair": ("pair", "pair-folds"),
     "ball": ("ball", "ball-class", "ball-sparse"),
     "ball-outliers": ("ball-outliers", "ball-outliers-class"),
+    "ellipsoid": ("ellipsoid", "ellipsoid-class", "ellipsoid-sparse"),
     "soft-ball": ("soft-ball", "soft-ball-class", "soft-ball-sparse", "soft-ball-stages"),
     "kernel-ball": ("kernel-ball", "kernel-ball-poly", "kernel-ball-soft", "kernel-ball-sparse"),
 }

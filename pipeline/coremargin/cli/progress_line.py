@@ -150,5 +150,5 @@ class Meter:
             return ""
         lower, upper = (text or "?" for text in plain_bounds(record["lower"], record["upper"]))
         proven = None not in (record["lower"], record["upper"], record["ratio"])
-        ratio = f" (ratio {math.floor(record['ratio'] * 1e6) / 1e6:.6f})" if proven else ""
+        ratio = f" ({self._kind.ratio_name} {math.floor(record['ratio'] * 1e6) / 1e6:.6f})" if proven else ""
         return self._kind.describe_bounds(f"bounds {lower} to {upper}{ratio}", record)

@@ -10,6 +10,7 @@ from msgspec import UNSET, UnsetType
 
 from coremargin.formats.model_arrays import Numbers, Schema, demand
 from coremargin.formats.model_record import Count, Label, ModelRecord, Parameters, Word
+from coremargin.formats.one_class import check_only
 from coremargin.formats.outliers import check_ends
 
 
@@ -35,9 +36,7 @@ class OneClass(ModelRecord, frozen=True, kw_only=True, tag_field="problem"):
     def __post_init__(self) -> None:
         """Raises ValueError for another class than the one that was asked for."""
         super().__post_init__()
-        asked = self.parameters.only
-        if (asked is UNSET) != (self.only is UNSET) or str(asked) != str(self.only):
-            raise ValueError(f"parameters ask for the class {asked!r}, the record has {self.only!r}")
+        check_only(self.parameters.only, self.only)
 
     def schema(self, names: frozenset[str]) -> Schema:
         """The same with the dual weights of the coreset."""

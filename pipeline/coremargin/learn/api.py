@@ -72,7 +72,7 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
     fold_seed: int | None = None,
     outliers: int | str | Sequence[int] | NDArray[Any] | None = None,
     outlier_search: Search | None = None,
-    one_class: Literal["ball"] | None = None,
+    one_class: Literal["ball", "ellipsoid"] | None = None,
     only: str | int | float | bool | None = None,
     nu: float | None = None,
     strategy: Strategy | None = None,
@@ -159,14 +159,15 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
         "exact" proves the best exclusion, "heuristic" gives a margin and a bound quickly; None: exact up to 1,000
         outliers. "published" and "published-simple" are Figure 4 (a) and (b) of [1]_ with sharper constants, for a few
         dozen rows (``OutlierJob``).
-    one_class : {"ball"}, optional
-        Enclose rows instead of separating classes: "ball" is the smallest ball that contains them (``BallJob``). Rows
-        need no labels. With ``kernel``, in the kernel's feature space (``KernelBallJob``).
+    one_class : {"ball", "ellipsoid"}, optional
+        Enclose rows instead of separating classes: "ball" is the smallest ball that contains them (``BallJob``),
+        "ellipsoid" the ellipsoid of least volume (``EllipsoidJob``). Rows need no labels. With ``kernel``, a ball is
+        the smallest in the kernel's feature space (``KernelBallJob``).
     only : label, optional
         With ``one_class``, enclose the rows with this label only; None: all rows.
     nu : float, optional
-        With ``one_class``, the share of the rows that may lie outside, above 0 and below 1 (``SoftBallJob``); None:
-        none may.
+        With ``one_class`` "ball", the share of the rows that may lie outside, above 0 and below 1 (``SoftBallJob``);
+        None: none may.
     strategy : {"fast", "paper", "any-violator", "perceptron", "lp"}, optional
         For hard margins (``HardMarginJob``): "paper" is Figure 1 of [1]_, with one new row per scan; "any-violator"
         takes the first violator; "perceptron" passes over the rows until it makes no mistake; "lp" solves linear
@@ -208,7 +209,7 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
 
     Returns
     -------
-    Model, FleetModel, KernelModel, BallModel, SoftBallModel or KernelBallModel
+    Model, FleetModel, KernelModel, BallModel, SoftBallModel, KernelBallModel or EllipsoidModel
         ``status`` and ``certificate`` show what is proven. With classes "ovr", folds or several values of C a
         FleetModel, each of whose ``members`` has a certificate.
 

@@ -12,7 +12,6 @@ On disk it is a folder as ``Model`` has it, with problem "ball" in ``model.json`
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
@@ -20,16 +19,8 @@ import numpy as np
 
 from coremargin.errors import UsageError
 from coremargin.maths.rows import dense
-from coremargin.models.decision import Scorer, label_array
-from coremargin.models.onnx_graph import (
-    VALUES,
-    Step,
-    finished,
-    map_graph,
-    scaling_constants,
-    scaling_nodes,
-    with_constants,
-)
+from coremargin.models.decision import Scorer
+from coremargin.models.enclosure_graph import enclosure_onnx
 from coremargin.models.raw_rows import decision_values
 from coremargin.models.single import SingleModel
 
@@ -174,27 +165,7 @@ class BallModel(SingleModel):
         UsageError
             The package onnx is not installed, or graphs have no operations for the map.
         """
-        rows, nodes = scaling_nodes(self.row_scaling)
-        made = self.row_map
-        steps, arrays = ([], {}) if made is None else map_graph(made, rows)
-        distance: list[Step] = [
-            ("Sub", [rows if made is None else "mapped", "middle"], ["away"]),
-            ("Mul", ["away", "away"], ["squared"]),
-            ("ReduceSum", ["squared", "along"], ["square"]),
-            ("Sqrt", ["square"], ["distance"]),
-            ("Sub", ["radius", "distance"], [VALUES]),
-        ]
-        arrays = {**arrays, "middle": self.centre, "radius": np.array(self.radius), "along": np.array([1])}
-        nodes_of_steps, constants = with_constants([*steps, *distance], arrays, precision)
-        constants += scaling_constants(self.row_scaling, precision)
-        about = {
-            "problem": self.problem,
-            "status": self.status,
-            "certificate": json.dumps(self.record["certificate"], sort_keys=True),
-        }
-        shape = self.features, 1
-        labels = label_array(self.labels)
-        return finished([*nodes, *nodes_of_steps], constants, shape, labels, precision, about, self.feature_names)
+        return enclosure_onnx(self, self.centre, self.radius, precision)
 
     def __repr__(self) -> str:
         return (

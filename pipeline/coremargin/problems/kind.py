@@ -56,6 +56,7 @@ class Kind(ABC, Generic[J, P, M]):
     run: ClassVar[type[Run]] = Run  #: the fields of ``run.json``
     labelled: ClassVar[bool] = True  #: False: problems without classes, of rows that need no labels
 
+    ratio_name: ClassVar[str] = "ratio"  #: what lower / upper is, for the progress line
     scan_purpose: ClassVar[str] = "counts the held-out rows with the final models"  #: of scans after the first read
     #: What is read besides the first read and the scans that follow it.
     rereads: ClassVar[str] = "chunks that the read leaves unproven are read again, on most data none"

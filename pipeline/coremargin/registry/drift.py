@@ -17,9 +17,8 @@ from coremargin.data.moments import moments
 from coremargin.errors import DataError, UsageError
 from coremargin.models.matching import scorer_for
 from coremargin.models.model import Model
-from coremargin.problems.ball.enclosing_ball import code_of
-from coremargin.problems.ball.probe import counts
 from coremargin.problems.common.classes import count_weighted_rows
+from coremargin.problems.one_class.rows import EnclosedRows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -157,10 +156,10 @@ def count_outside(ball: BallModel, new: Store, start: int) -> tuple[int, int]:
     Raises DataError for rows of other columns, LabelError for a store without the ball's class.
     """
     scorer, outside, total = scorer_for(ball, new), 0, 0
-    code = None if ball.only is None else code_of(new, ball.only)
+    enclosed = EnclosedRows(new, ball.only)
     for chunk in range(start // new.chunk_rows, new.chunks):
         first, _ = new.span(chunk)
-        mine = counts(new.labels(chunk), new.weights(chunk), code)
+        mine = enclosed.mask(chunk)
         mine[: max(0, start - first)] = False
         if mine.any():
             outside += int((scorer.values(new.read(chunk)[0][mine]) < 0).sum())

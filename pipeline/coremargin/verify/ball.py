@@ -19,7 +19,7 @@ certificates, each of some coreset rows, which a tree makes a proof: see outlier
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
@@ -30,17 +30,18 @@ from scipy.sparse import issparse
 
 from coremargin.formats.model_record import WHOLE
 from coremargin.formats.outliers import outlier_counts
-from coremargin.verify.checks import CLOSE, Check, certified, in_order, same_epsilon, same_ratio, shown, typed
-from coremargin.verify.claim import AnyClaim, any_claim
+from coremargin.verify.checks import CLOSE, Check, certified, same_epsilon, same_ratio, shown
+from coremargin.verify.claim import any_claim
 from coremargin.verify.kind import Kind
+from coremargin.verify.one_class import OneClassClaim, ScanOfOneClass, describe_class, same_class, status
 from coremargin.verify.outliers import check_cover, check_leaf, lists
-from coremargin.verify.store import Members, StoreFindings
 from coremargin.verify.sums import SLAB_VALUES, TINY, UNIT, VANISHED, gamma, slabs
 
 if TYPE_CHECKING:
     from coremargin.formats.ball import Ball
     from coremargin.formats.model_files import ModelFiles
     from coremargin.verify.rows import Chunk, Rows
+    from coremargin.verify.store import Members
 
 
 #: Rows that all leaves of a proof may name, those of each certificate whenever it is named.
@@ -48,12 +49,11 @@ MOST_WORK = 10**8
 
 
 @dataclass(frozen=True, kw_only=True)
-class BallClaim(AnyClaim):
+class BallClaim(OneClassClaim):
     """A ball, and the dual weights of the rows that allow no smaller one."""
 
     centre: np.ndarray  #: (d,)
     alpha: np.ndarray  #: (m,)
-    only: Any  #: the label of the rows that count; UNSET: all rows do
     outliers: Any  #: how many rows may lie outside, as in the parameters; UNSET: none
     outside: np.ndarray  #: (k,) ids of rows that may lie outside
     proof: Mapping[str, list[np.ndarray]]  #: with outliers: rows, weights, paths and numbers of the proof
@@ -69,30 +69,6 @@ class DistanceSummary:
     outside: int  #: rows that count, and may lie outside
     radius: float
     members: Members
-
-
-class ScanOfOneClass(StoreFindings):
-    """A scan for a claim about all rows, or about those of one class."""
-
-    claim: Any  #: with the field ``only``, as in ``BallClaim``
-
-    def __init__(self, claim: Any, rows: Rows) -> None:
-        super().__init__(claim, rows)
-        same = [typed(label) == typed(claim.only) for label in rows.classes]
-        self._of_class = np.array([*same, False])  # code -1 is the last: unlabelled
-
-    @property
-    def aside(self) -> str:
-        """Text about the rows that do not count."""
-        what = "of weight 0" if self.claim.only is UNSET else "of other classes, without label or of weight 0"
-        return f", {self.unlabelled:,} {what} apart" if self.unlabelled else ""
-
-    def signs(self, chunk: Chunk) -> np.ndarray:
-        """1 (n,) for rows that count, -1 for those of another class, 0 for others."""
-        signs = np.ones(len(chunk.codes), np.int64)
-        if self.claim.only is not UNSET:
-            signs = np.where(self._of_class[chunk.codes], 1, np.where(chunk.codes < 0, 0, -1))
-        return signs if chunk.weights is None else np.where(chunk.weights > 0, signs, 0)
 
 
 class BallScan(ScanOfOneClass):
@@ -293,29 +269,6 @@ def ball_fields(files: ModelFiles, *, soft: bool) -> dict[str, Any]:
     }
 
 
-def radius_status(claim: AnyClaim, certifies: Callable[[float | None, float | None, float], bool]) -> Check:
-    """Whether the status follows from the claimed bounds of a radius."""
-    bounds = f"lower {shown(claim.lower)}, upper {shown(claim.upper)}, epsilon {claim.proven_epsilon}"
-    if claim.status == "stopped" and in_order(claim):
-        return Check("status", ok=True, text=f"stopped before epsilon was proven: {bounds}")
-    if claim.status == "certified" and in_order(claim):
-        if certifies(claim.lower, claim.upper, claim.proven_epsilon):
-            text = f"certified: lower / upper is at least 1 - {claim.proven_epsilon}"
-            return Check("status", ok=True, text=text)
-        return Check("status", ok=False, text=f"model claims to be certified, its own numbers do not say so: {bounds}")
-    return Check("status", ok=False, text=f"model claims status {claim.status!r}, which contradicts {bounds}")
-
-
-def class_named(claim: Any, rows: Rows) -> Check:
-    """Whether the store has the class whose rows count."""
-    if claim.only is UNSET:
-        return Check("classes", ok=True, text="the model has none: labels do not matter")
-    ok = typed(claim.only) in {typed(label) for label in rows.classes}
-    text = f"the rows of class {claim.only!r} count"
-    known = ", ".join(map(repr, rows.classes)) or "none"
-    return Check("classes", ok, text if ok else f"model claims {text}, the store has {known}")
-
-
 class BallKind(Kind[BallClaim]):
     """Every row that counts is within the radius, and the coreset allows no smaller ball."""
 
@@ -325,17 +278,21 @@ class BallKind(Kind[BallClaim]):
 
     def same_classes(self, claim: BallClaim, rows: Rows) -> Check:
         """Whether the store has the class whose rows count."""
-        return class_named(claim, rows)
+        return same_class(claim, rows)
 
     def consistency(self, claim: BallClaim) -> list[Check]:
         """Epsilon, ratio, status."""
         zero = claim.lower == claim.upper == 0
         ratio = same_ratio(claim) if not (zero and claim.ratio == 1) else []
-        return [*same_epsilon(claim), *ratio, radius_status(claim, self.certifies)]
+        return [
+            *same_epsilon(claim),
+            *ratio,
+            status(claim, "lower / upper", proves=self.certifies(claim, claim.lower, claim.upper)),
+        ]
 
-    def certifies(self, lower: float | None, upper: float | None, epsilon: float) -> bool:
+    def certifies(self, claim: BallClaim, lower: float | None, upper: float | None) -> bool:
         """A radius of 0 needs no share: all rows are equal."""
-        return (upper == 0 and lower == 0) or certified(lower, upper, epsilon)
+        return (upper == 0 and lower == 0) or certified(lower, upper, claim.proven_epsilon)
 
     def scan(self, claim: BallClaim, rows: Rows) -> BallScan:
         """The distance of each row."""
@@ -343,7 +300,7 @@ class BallKind(Kind[BallClaim]):
 
     def terms(self, claim: BallClaim) -> str:
         """Which rows count, and how many may lie outside."""
-        only = "" if claim.only is UNSET else f", of the rows of class {claim.only!r}"
+        only = describe_class(claim)
         return only if claim.outliers is UNSET else f"{only}, whatever {claim.outliers} rows are left out"
 
     def proven(self, epsilon: float, *, soft: bool) -> str:

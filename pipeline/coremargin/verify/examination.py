@@ -137,7 +137,7 @@ class ModelExamination:
             text = f"the bounds contradict each other: found lower {shown(lower)}, upper {shown(upper)}"
             return [Check("certificate", ok=False, text=text)]
         epsilon = self.claim.proven_epsilon
-        if self.claim.status != "certified" or self.kind.certifies(lower, upper, epsilon):
+        if self.claim.status != "certified" or self.kind.certifies(self.claim, lower, upper):
             return []
         text = f"model claims to be certified; lower {shown(lower)} and upper {shown(upper)} do not prove {epsilon}"
         return [Check("certificate", ok=False, text=text)]

@@ -29,12 +29,12 @@ from msgspec import UNSET
 
 from coremargin.formats.model_record import WHOLE
 from coremargin.verify import values
-from coremargin.verify.ball import ScanOfOneClass, class_named, radius_status
 from coremargin.verify.checks import Check, certified, same_epsilon, same_ratio, shown
-from coremargin.verify.claim import AnyClaim, any_claim
+from coremargin.verify.claim import any_claim
 from coremargin.verify.gamma import Variance
 from coremargin.verify.kernel_functions import ClosedKernel, Expansion, row_terms
 from coremargin.verify.kind import Kind
+from coremargin.verify.one_class import OneClassClaim, ScanOfOneClass, describe_class, same_class, status
 from coremargin.verify.sums import LOST, SLAB_ROWS, TINY, UNIT, Total, gamma, rounded_sum, slabs, true_lengths
 
 if TYPE_CHECKING:
@@ -47,11 +47,10 @@ _FEW = 16 * UNIT  # error of a handful of operations
 
 
 @dataclass(frozen=True, kw_only=True)
-class KernelBallClaim(AnyClaim):
+class KernelBallClaim(OneClassClaim):
     """A ball around a weighted sum of the coreset's rows."""
 
     alpha: np.ndarray  #: (m,)
-    only: Any  #: the label of the rows that count; UNSET: all rows do
     function: ClosedKernel
     scale: bool  #: gamma is claimed to be that of "scale"
     nu: float | None  #: the share of the rows that may lie outside; None: none may
@@ -273,12 +272,13 @@ class KernelBallKind(Kind[KernelBallClaim]):
 
     def same_classes(self, claim: KernelBallClaim, rows: Rows) -> Check:
         """Whether the store has the class whose rows count."""
-        return class_named(claim, rows)
+        return same_class(claim, rows)
 
     def consistency(self, claim: KernelBallClaim) -> list[Check]:
         """Epsilon, ratio, status."""
-        status = values.status(claim) if claim.soft else radius_status(claim, certified)
-        return [*same_epsilon(claim), *same_ratio(claim), status]
+        proves = certified(claim.lower, claim.upper, claim.proven_epsilon)
+        found = values.status(claim) if claim.soft else status(claim, "lower / upper", proves=proves)
+        return [*same_epsilon(claim), *same_ratio(claim), found]
 
     def scan(self, claim: KernelBallClaim, rows: Rows) -> KernelBallScan:
         """The distance of each row."""
@@ -286,9 +286,8 @@ class KernelBallKind(Kind[KernelBallClaim]):
 
     def terms(self, claim: KernelBallClaim) -> str:
         """The kernel, which rows count, and nu."""
-        only = "" if claim.only is UNSET else f", of the rows of class {claim.only!r}"
         nu = "" if claim.nu is None else f", with nu {claim.nu:g}"
-        return f"{only}, in the feature space of the kernel {claim.function.name}{nu}"
+        return f"{describe_class(claim)}, in the feature space of the kernel {claim.function.name}{nu}"
 
     def proven(self, epsilon: float, *, soft: bool) -> str:
         """Of the radius, or with nu of the value."""

@@ -84,9 +84,9 @@ class Kind(ABC, Generic[C]):
     def scan(self, claim: C, rows: Rows) -> StoreFindings:
         """The scan that checks the claim."""
 
-    def certifies(self, lower: float | None, upper: float | None, epsilon: float) -> bool:
-        """Whether two bounds prove epsilon."""
-        return certified(lower, upper, epsilon)
+    def certifies(self, claim: C, lower: float | None, upper: float | None) -> bool:
+        """Whether two bounds prove the epsilon of a claim."""
+        return certified(lower, upper, claim.proven_epsilon)
 
     def proven(self, epsilon: float, *, soft: bool) -> str:
         """The statement that is true of a certified model; soft: as in ``AnyClaim``."""

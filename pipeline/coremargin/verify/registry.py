@@ -24,6 +24,7 @@ KINDS = {
     "crammer_singer": "coremargin.verify.crammer_singer",
     "kernel": "coremargin.verify.kernel",
     "ball": "coremargin.verify.ball",
+    "ellipsoid": "coremargin.verify.ellipsoid",
     "soft_ball": "coremargin.verify.soft_ball",
     "kernel_ball": "coremargin.verify.kernel_ball",
     "active": "coremargin.verify.active.kind",

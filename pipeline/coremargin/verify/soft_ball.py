@@ -32,12 +32,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-from msgspec import UNSET
 from scipy.sparse import issparse
 
-from coremargin.verify.ball import BallClaim, ScanOfOneClass, ball_fields, class_named
+from coremargin.verify.ball import BallClaim, ball_fields
 from coremargin.verify.checks import CLOSE, Check, same_epsilon, same_ratio, shown
 from coremargin.verify.kind import Kind
+from coremargin.verify.one_class import ScanOfOneClass, describe_class, same_class
 from coremargin.verify.sums import LOST, SLAB_ROWS, TINY, UNIT, Total, gamma, length, rounded_sum, slabs
 from coremargin.verify.values import status, value_bounded, value_reached
 
@@ -276,7 +276,7 @@ class SoftBallKind(Kind[SoftBallClaim]):
 
     def same_classes(self, claim: SoftBallClaim, rows: Rows) -> Check:
         """Whether the store has the class whose rows count."""
-        return class_named(claim, rows)
+        return same_class(claim, rows)
 
     def consistency(self, claim: SoftBallClaim) -> list[Check]:
         """Epsilon, ratio, status."""
@@ -288,8 +288,7 @@ class SoftBallKind(Kind[SoftBallClaim]):
 
     def terms(self, claim: SoftBallClaim) -> str:
         """Which rows count, and nu."""
-        of = "" if claim.only is UNSET else f", of the rows of class {claim.only!r}"
-        return f"{of}, with nu {claim.nu:g}"
+        return f"{describe_class(claim)}, with nu {claim.nu:g}"
 
     def proven(self, epsilon: float, *, soft: bool) -> str:
         """Of the value."""

@@ -122,14 +122,14 @@ def test_it_is_trained_verified_shown_and_reported(tmp_path: Path, store: Path, 
     assert "classes" not in shown
     page = (model / "report.html").read_text()
     assert "The smallest ball around all 600 rows" in page
-    assert 'class="ball"' not in page
+    assert 'class="outline"' not in page
     assert json.loads(say("show", model, "--json"))["certificate"]["kind"] == "radius"
 
 
 def test_of_two_features_the_page_has_a_picture(tmp_path: Path, rng: np.random.Generator) -> None:
     """The ball, its centre and the rows on it."""
     coremargin.train(rng.standard_normal((50, 2)), one_class="ball", out=tmp_path / "m")
-    assert 'class="ball"' in (tmp_path / "m" / "report.html").read_text()
+    assert 'class="outline"' in (tmp_path / "m" / "report.html").read_text()
 
 
 @pytest.mark.usefixtures("_in_stages")
@@ -141,8 +141,11 @@ def test_only_the_rows_of_one_class_are_enclosed(tmp_path: Path, store: Path, ro
     assert coremargin.verify(tmp_path / "m", store).ok
     assert (model.only, model.parameters["only"]) == (1, "1")
     words = ("--one-class", "ball", "--only", "1", "--epsilon", EPSILON, "--cluster", "threads", "--quiet")
-    assert "all rows of class 1 lie within" in say("train", store, "--out", tmp_path / "c", *words)
+    assert "all 300 rows of class 1 lie within" in say("train", store, "--out", tmp_path / "c", *words)
     assert "of the rows of class 1" in say("verify", tmp_path / "c", store)
+    page = (tmp_path / "c" / "report.html").read_text()
+    assert "around all 300 rows of class <bdi>1</bdi></h1>" in page
+    assert "300 of 600 rows of 3 features" in page
     other = altered(tmp_path / "m", tmp_path / "o", {"only": 0, "parameters.only": 0})
     assert {check.name for check in examine(other, store).failures} == {"coreset"}
     unknown = altered(tmp_path / "m", tmp_path / "u", {"only": 7, "parameters.only": 7})

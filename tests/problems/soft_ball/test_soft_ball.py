@@ -95,7 +95,7 @@ def test_it_is_trained_verified_shown_and_reported(tmp_path: Path, store: Path, 
 def test_of_two_features_the_page_has_a_picture(tmp_path: Path, rng: np.random.Generator) -> None:
     """The ball and its centre."""
     coremargin.train(rng.standard_normal((50, 2)), one_class="ball", nu=0.1, out=tmp_path / "m")
-    assert 'class="ball"' in (tmp_path / "m" / "report.html").read_text()
+    assert 'class="outline"' in (tmp_path / "m" / "report.html").read_text()
 
 
 def test_it_predicts_and_is_evaluated(tmp_path: Path, store: Path, rows: np.ndarray) -> None:

@@ -32,14 +32,14 @@ from numpy.typing import NDArray
 
 from coremargin.engine.memory_need import MemoryNeed
 from coremargin.engine.problem import BaseProblem, CannotWarmStart, Round
-from coremargin.errors import LabelError, StoreError, UsageError
+from coremargin.errors import UsageError
 from coremargin.formats.outliers import outlier_counts
 from coremargin.maths.enclosing_ball import lower_bound, solve_rows, upper_bounds
 from coremargin.maths.margin import Array, is_certified
 from coremargin.maths.rows import dense, take
 from coremargin.maths.trimmed_ball import NEAR, Proof, concentrate, search_trimmed
 from coremargin.problems.ball.block_bounds import BlockBounds
-from coremargin.problems.ball.probe import DistanceProbe, DistanceSummary, binned, counts
+from coremargin.problems.ball.probe import DistanceProbe, DistanceSummary
 from coremargin.problems.common.balls import SLAB_BYTES
 from coremargin.problems.common.classes import check_scale
 from coremargin.problems.common.driver_rows import WorkingSet, isin_ids
@@ -48,10 +48,10 @@ from coremargin.problems.common.sizes import working_set_row_bytes
 from coremargin.problems.common.stages import Stages, plan_stages, scan_position
 from coremargin.problems.common.state_arrays import state_from_arrays, state_to_arrays
 from coremargin.problems.common.warm_start import ids_appended_to_last_chunk, most_cached_rows
+from coremargin.problems.one_class.rows import EnclosedRows, binned, outermost
 
 if TYPE_CHECKING:
     from coremargin.data.difference import Difference
-    from coremargin.data.source import Source
     from coremargin.engine.allowance import Allowance
 
 STATUSES = ("running", "certified", "stalled")
@@ -143,37 +143,20 @@ class EnclosingBall(BaseProblem[BallState, DistanceSummary]):
     sample_bytes: int = SAMPLE_BYTES
 
     def check(self) -> None:
-        """Refuse a store without rows that count. Raises StoreError, LabelError."""
-        source = self.source
-        if source.rows == 0:
-            raise StoreError(f"{source.name}: expected rows, found an empty store; ingest some first")
-        if self.code is not None and not source.scalars().counts[:, self.code].any():
-            raise LabelError(f"{source.name}: expected rows of class {self.only!r}, found none; choose another class")
-        chunks = range(source.chunks) if source.weights(0) is not None else ()
-        if chunks and not any(counts(source.labels(c), source.weights(c), self.code).any() for c in chunks):
-            raise LabelError(
-                f"{source.name}: expected rows that count, found that all weigh 0; give some a weight above 0"
-            )
-        if self.left_out and self.count_rows() <= self.left_out:
-            raise UsageError(f"outliers: expected fewer than the {self.count_rows():,} rows, found {self.outliers!r}")
+        """Refuse a store without rows that count. Raises StoreError, LabelError, UsageError."""
+        self.enclosed.check()
+        if self.left_out and self.enclosed.count <= self.left_out:
+            raise UsageError(f"outliers: expected fewer than the {self.enclosed.count:,} rows, found {self.outliers!r}")
 
     @cached_property
-    def code(self) -> int | None:
-        """The label code of the rows that count, None: of all. Raises LabelError for a class that the store lacks."""
-        return None if self.only is None else code_of(self.source, self.only)
+    def enclosed(self) -> EnclosedRows:
+        """The rows that count."""
+        return EnclosedRows(self.source, self.only)
 
     @cached_property
     def left_out(self) -> int:
         """How many rows may be left out."""
-        return 0 if self.outliers is None else outlier_counts(self.outliers, self.count_rows)[0]
-
-    def count_rows(self) -> int:
-        """How many rows count."""
-        source = self.source
-        return sum(
-            int(np.count_nonzero(counts(source.labels(chunk), source.weights(chunk), self.code)))
-            for chunk in range(source.chunks)
-        )
+        return 0 if self.outliers is None else outlier_counts(self.outliers, lambda: self.enclosed.count)[0]
 
     # Sizes
 
@@ -195,7 +178,7 @@ class EnclosingBall(BaseProblem[BallState, DistanceSummary]):
     @cached_property
     def sample_chunks(self) -> list[int]:
         """The chunks of the first stage; all chunks of a small store."""
-        codes = () if self.code is None else (self.code,)
+        codes = () if self.enclosed.code is None else (self.enclosed.code,)
         most = max(SMALL_BYTES, int(self.sample_share * self.source.nbytes))
         return sample_chunks(
             self.source, codes, self.sample_share, min(most, self.sample_bytes, self.working_set_bytes)
@@ -248,7 +231,8 @@ class EnclosingBall(BaseProblem[BallState, DistanceSummary]):
         if source.sparse:
             return total
         known = source.scalars()
-        rows = known.rows if self.code is None else known.counts[:, self.code]
+        code = self.enclosed.code
+        rows = known.rows if code is None else known.counts[:, code]
         shares, step = rows / rows.sum(), max(1, SLAB_BYTES // (8 * source.features))
         for first in range(0, source.chunks, step):
             total += shares[first : first + step] @ source.centres(first, min(first + step, source.chunks))
@@ -274,7 +258,7 @@ class EnclosingBall(BaseProblem[BallState, DistanceSummary]):
             cut_centre=-np.inf if first else radius - FORECAST * float(state.moves.max()),
             keep=min(1.0 if first else KEEP, room),
             exact_above=radius,
-            code=self.code,
+            code=self.enclosed.code,
             known_ids=np.sort(state.working_set.ids),
             high=state.high,
             bins=BINS,
@@ -388,10 +372,8 @@ class EnclosingBall(BaseProblem[BallState, DistanceSummary]):
         """The state with at most as many rows as there is room for: those farthest from the centre."""
         if len(state.working_set) <= self.working_set_rows:
             return state
-        rank = np.where(state.working_set.weights > 0, np.inf, self._distances(state))
-        stay = np.zeros(len(rank), bool)
-        stay[np.argsort(-rank, kind="stable")[: self.working_set_rows // 2]] = True
-        return self._keep_only(state, stay | (state.working_set.weights > 0))
+        stay = outermost(state.working_set, self._distances(state), self.working_set_rows // 2)
+        return self._keep_only(state, stay)
 
     def _keep_only(self, state: BallState, stay: NDArray[np.bool_]) -> BallState:
         """The state with these rows of the working set; the bounds of their chunks hold for the others again."""
@@ -509,15 +491,12 @@ class EnclosingBall(BaseProblem[BallState, DistanceSummary]):
 
     def warm_start_state(self, state: BallState, allowance: Allowance) -> Mapping[str, Any]:
         """The state with as many far rows as the allowance permits."""
-        rank = np.where(state.working_set.weights > 0, np.inf, self._distances(state))
-        order = np.argsort(-rank, kind="stable")
+        distances = self._distances(state)
 
         def with_rows(most: int) -> Mapping[str, Any]:
-            stay = state.working_set.weights > 0
-            stay[order[:most]] = True
-            return self._keep_only(state, stay).to_arrays()
+            return self._keep_only(state, outermost(state.working_set, distances, most)).to_arrays()
 
-        return allowance.within(with_rows, min(len(order), most_cached_rows(self.source, allowance)))
+        return allowance.within(with_rows, min(len(distances), most_cached_rows(self.source, allowance)))
 
     def warm_start(self, arrays: Mapping[str, Any], difference: Difference) -> BallState:
         """See ``WarmStarts``."""
@@ -525,9 +504,7 @@ class EnclosingBall(BaseProblem[BallState, DistanceSummary]):
             raise CannotWarmStart("with outliers the search starts from scratch")
         check_scale(self.source)
         old = BallState.from_arrays(arrays)
-        before = counts(difference.codes_before, difference.weights_before, self.code)
-        after = counts(difference.codes_after, difference.weights_after, self.code)
-        removed, entering = difference.ids[before & ~after], difference.ids[after & ~before]
+        removed, entering = self.enclosed.changes(difference)
         working_set = old.working_set.take(np.flatnonzero(~isin_ids(old.working_set.ids, removed)))
         if not len(working_set) or not len(old.support):
             raise CannotWarmStart("no far row is left")
@@ -560,13 +537,3 @@ class EnclosingBall(BaseProblem[BallState, DistanceSummary]):
 def proves(lower: float, upper: float, epsilon: float) -> bool:
     """Whether two bounds of a radius prove epsilon; a radius of 0 needs no share: all rows are equal."""
     return lower == upper == 0.0 or is_certified(lower, upper, epsilon)
-
-
-def code_of(source: Source, label: Any) -> int:
-    """The code of a label, which a command line gives as text. Raises LabelError if the store has no such label."""
-    for same in (lambda one: type(one) is type(label) and one == label, lambda one: str(one) == str(label)):
-        found = [code for code, one in enumerate(source.classes) if same(one)]
-        if found:
-            return found[0]
-    known = ", ".join(map(repr, source.classes[:8])) + (", ..." if len(source.classes) > 8 else "")
-    raise LabelError(f"{source.name}: only: expected one of its labels ({known or 'there are none'}), found {label!r}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -12,6 +11,7 @@ from msgspec import Meta
 from coremargin.problems.common import messages
 from coremargin.problems.common.one_model import OneModel
 from coremargin.problems.job import TrainJob
+from coremargin.problems.one_class.messages import Bounds, describe_distances, describe_enclosed
 from coremargin.problems.outliers.kind import parse_outliers
 from coremargin.report.numbers import NO_BREAK, percent_up, plain_bounds, relative_gap
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 OneClass = Annotated[
     Literal["ball"],
-    Meta(description="Enclose rows, whatever their labels. ball: the smallest ball that contains them."),
+    Meta(description="Enclose rows, whatever their labels: by the smallest ball, or the ellipsoid of least volume."),
 ]
 Only = Annotated[
     str | int | float | bool | None,
@@ -67,23 +67,12 @@ class BallJob(TrainJob, frozen=True, kw_only=True):
         return {**super().parameters(), "one_class": self.one_class, **only, **outliers}
 
 
-@dataclass(frozen=True)
-class Radius:
-    """Bounds of a radius, as records have them."""
-
-    status: str
-    reason: str
-    lower: float | None
-    upper: float
-    kind: str = "radius"
-
-
 class RadiusClaims(messages.Claims):
     """A radius, which is minimised."""
 
     def verdict(self, outcome: Outcome, model: SingleModel, epsilon: float, thing: str) -> list[str]:
         """What is proven of the radius."""
-        claims, rows = model.certificate, rows_of(model)
+        claims, rows = model.certificate, describe_rows(model, outcome.run)
         lower, upper = plain_bounds(claims.lower, claims.upper)
         if model.status == "certified" and claims.upper == 0:
             return [f"certified: {rows} are equal; the smallest ball around them has radius 0."]
@@ -120,6 +109,7 @@ class BallKind(OneModel[BallJob, "EnclosingBall", "BallModel"]):
     selected_by = 'give one_class "ball"'
     thing = "ball"
     labelled = False
+    ratio_name = "ratio of radii"
 
     def matches(self, options: Mapping[str, Any]) -> bool:
         """By the option; a kind of another shape comes before this one, and matches its own word."""
@@ -141,16 +131,17 @@ class BallKind(OneModel[BallJob, "EnclosingBall", "BallModel"]):
 
         source, support = problem.source, state.support
         found = widen_margin_bounds(
-            Radius(
+            Bounds(
                 status="stopped" if state.status in STOPPED else state.status,
                 reason="",
                 lower=state.lower if len(support) or state.status == "certified" else None,
                 upper=state.upper,
+                kind="radius",
             ),
             source,
             problem.epsilon,
         )
-        only = {} if problem.code is None else {"only": source.classes[problem.code]}
+        only = {} if problem.only is None else {"only": problem.enclosed.label}
         record = record_of(source, None, found, self.name, job.parameters(), len(support), **only)
         if found.lower == found.upper:  # a ratio of zeros, too, if all rows are equal
             record["certificate"]["ratio"] = 1.0
@@ -169,19 +160,13 @@ class BallKind(OneModel[BallJob, "EnclosingBall", "BallModel"]):
         """Why the run ended, and the histogram of distances."""
         from coremargin.problems.common.result import STOPPED
 
-        histogram = state.histogram
-        return {
-            "reason": STOPPED.get(state.status, state.status),
-            "distances": {
-                "high": state.high,
-                "rows": histogram.tolist(),
-                "centre": "stages" if state.in_stages else "final",
-            },
-        }
+        centre = "stages" if state.in_stages else "final"
+        reason = {"reason": STOPPED.get(state.status, state.status)}
+        return reason | describe_distances(problem.enclosed, state, centre)
 
     def rows_meant(self, model: BallModel) -> str:
         """All rows, or those of a class."""
-        return rows_of(model)
+        return describe_rows(model)
 
     def report(self, folder: Path, name: str) -> str:
         """The HTML page of a model."""
@@ -190,9 +175,9 @@ class BallKind(OneModel[BallJob, "EnclosingBall", "BallModel"]):
         return report.page_of(folder, name)
 
 
-def rows_of(model: Any) -> str:
-    """Which rows a ball is about, for people."""
-    whose = f"all {model.rows:,} rows" if model.only is None else f"all rows of class {model.only!r}"
+def describe_rows(model: Any, run: Mapping[str, Any] | None = None) -> str:
+    """Which rows a ball is about, for people; run: as in ``describe_enclosed``."""
+    whose = describe_enclosed(model, run)
     return whose if model.outlier_ids is None else f"{whose} but {len(model.outlier_ids):,}"
 
 

@@ -19,8 +19,10 @@ from coremargin.data.parts import kept_of, parts_of
 from coremargin.maths.enclosing_ball import FastDistances, fast_distances, upper_bounds
 from coremargin.maths.rows import Rows, take
 from coremargin.problems.ball.block_bounds import CENTRE, REFERENCE
+from coremargin.problems.common.driver_rows import ids_in_chunks
 from coremargin.problems.common.sent import SentRows
 from coremargin.problems.common.state_arrays import state_from_arrays, state_to_arrays
+from coremargin.problems.one_class.rows import binned, enclosed
 
 if TYPE_CHECKING:
     from coremargin.data.parts import Part
@@ -82,11 +84,7 @@ class DistanceProbe:
 
     def narrow(self, block: Block) -> DistanceProbe:
         """The same probe with the known rows of this block only."""
-        chunks = np.array(block.chunks)
-        first = np.searchsorted(self.known_ids, chunks * self.chunk_rows)
-        stop = np.searchsorted(self.known_ids, (chunks + 1) * self.chunk_rows)
-        known = [self.known_ids[a:b] for a, b in zip(first.tolist(), stop.tolist(), strict=True) if a < b]
-        return replace(self, known_ids=np.concatenate([self.known_ids[:0], *known]))
+        return replace(self, known_ids=ids_in_chunks(self.known_ids, block.chunks, self.chunk_rows))
 
     def empty(self) -> DistanceSummary:
         """The summary of no rows."""
@@ -115,7 +113,7 @@ class DistanceProbe:
 
     def _measure(self, part: Part) -> tuple[Array, SentRows, NDArray[np.int64]]:
         """Bounds (2,), rows to send and histogram of a chunk or a part of it."""
-        counted = counts(part.codes, part.weights, self.code)
+        counted = enclosed(part.codes, part.weights, self.code)
         mine = np.flatnonzero(counted)
         rows = part.rows if len(mine) == len(counted) else take(part.rows, mine)
         found = fast_distances(rows, self.reference, self.centre, np.dtype(self.fast))
@@ -142,15 +140,3 @@ class DistanceProbe:
             again = rest[found.centre_upper[rest] >= found.centre_lower[rest].max()]
             bounds[CENTRE] = upper_bounds(take(rows, again), self.centre).max()
         return bounds
-
-
-def counts(codes: NDArray[np.int32], weights: NDArray[np.float64] | None, code: int | None) -> NDArray[np.bool_]:
-    """Which rows (n,) count: those of weight above 0 and, unless it is None, with this label code."""
-    mine = np.ones(len(codes), bool) if code is None else codes == code
-    return mine if weights is None else mine & (weights > 0)
-
-
-def binned(distances: Array, high: float, bins: int) -> NDArray[np.int64]:
-    """Histogram (bins,) of distances from 0 to ``high``; the last bin holds those beyond, too."""
-    place = np.minimum(distances * (bins / high), bins - 1).astype(np.intp)
-    return np.bincount(place, minlength=bins)

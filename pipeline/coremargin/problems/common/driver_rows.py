@@ -210,3 +210,11 @@ def isin_ids(ids: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.bo
     ordered = np.sort(others)
     place = np.minimum(np.searchsorted(ordered, ids), len(ordered) - 1)
     return np.asarray(ordered[place] == ids)
+
+
+def ids_in_chunks(ids: NDArray[np.int64], chunks: Sequence[int], chunk_rows: int) -> NDArray[np.int64]:
+    """Those of increasing ids (m,) whose rows are in ``chunks``, increasing, of so many rows each."""
+    numbers = np.array(chunks)
+    first = np.searchsorted(ids, numbers * chunk_rows)
+    stop = np.searchsorted(ids, (numbers + 1) * chunk_rows)
+    return np.concatenate([ids[:0], *(ids[a:b] for a, b in zip(first.tolist(), stop.tolist(), strict=True) if a < b)])

@@ -21,6 +21,7 @@ from coremargin.engine.protocols import Block
 from coremargin.maths.margin import Array, gamma, safe_projections
 from coremargin.maths.rows import Rows, precision, products, take
 from coremargin.problems.common.classes import mask_zero_weights
+from coremargin.problems.common.driver_rows import ids_in_chunks
 from coremargin.problems.common.sent import ChunkRows, LowestRows, SentRows, least_of_chunks
 from coremargin.problems.common.state_arrays import state_from_arrays, state_to_arrays
 
@@ -145,16 +146,13 @@ class MarginProbe:
     def narrow(self, block: Block) -> MarginProbe:
         """The same probe with only what this block needs."""
         chunks = np.array(block.chunks)
-        first = np.searchsorted(self.known_ids, chunks * self.chunk_rows)
-        stop = np.searchsorted(self.known_ids, (chunks + 1) * self.chunk_rows)
-        known = [self.known_ids[a:b] for a, b in zip(first.tolist(), stop.tolist(), strict=True) if a < b]
         # A stage may have thousands of blocks: each finds its chunks by bisection, since both are increasing.
         place = np.searchsorted(self.cut_chunks, chunks)
         there = place < len(self.cut_chunks)
         here = place[there][self.cut_chunks[place[there]] == chunks[there]]
         return replace(
             self,
-            known_ids=np.concatenate([self.known_ids[:0], *known]),
+            known_ids=ids_in_chunks(self.known_ids, block.chunks, self.chunk_rows),
             cut_chunks=self.cut_chunks[here],
             cuts=self.cuts[here],
             keep=max(self.keep, int(self.keep_per_chunk * len(chunks))),

@@ -55,6 +55,7 @@ from coremargin.problems.soft_ball.soft_ball import SoftBall
 
 if TYPE_CHECKING:
     from coremargin.engine.memory_need import MemoryNeed
+    from coremargin.problems.one_class.rows import EnclosedRows
 
 Array = NDArray[np.float64]
 STATUSES = ("running", "certified", "stalled", "full")
@@ -184,17 +185,22 @@ class KernelBall(BaseProblem[KernelBallState, KernelBallSummary]):
     @property
     def code(self) -> int | None:
         """The label code of the rows that count, None: of all. Raises LabelError for a class that the store lacks."""
-        return self._plain.code
+        return self.enclosed.code
 
     @cached_property
     def box(self) -> float:
         """C of a row of sample weight 1; without nu of any row."""
         return self._plain.box if isinstance(self._plain, SoftBall) else 1.0
 
-    @cached_property
+    @property
+    def enclosed(self) -> EnclosedRows:
+        """The rows that count."""
+        return self._plain.enclosed
+
+    @property
     def counted(self) -> int:
         """The number of rows that count."""
-        return EnclosingBall(self.source, self.epsilon, self.only).count_rows()
+        return self.enclosed.count
 
     @cached_property
     def total(self) -> float:

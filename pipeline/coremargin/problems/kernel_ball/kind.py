@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
 
 from coremargin.formats.function import CALLABLE
-from coremargin.problems.ball.kind import OneClass, Only, Radius, RadiusClaims, rows_of
+from coremargin.problems.ball.kind import OneClass, Only, RadiusClaims, describe_rows
 from coremargin.problems.common import messages
 from coremargin.problems.common.one_model import OneModel
 from coremargin.problems.kernel.spec import GAMMA, OWN, KernelOptions
-from coremargin.problems.soft_ball.kind import MeanSquareClaims, Nu, Value
+from coremargin.problems.one_class.messages import Bounds, describe_distances
+from coremargin.problems.soft_ball.kind import MeanSquareClaims, Nu
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -94,16 +95,16 @@ class KernelBallKind(OneModel[KernelBallJob, "KernelBall", "KernelBallModel"]):
         source, ball = problem.source, problem.best(state)
         lower, upper = claimed_bounds(ball, hard=job.nu is None)
         known = np.isfinite(upper)
-        bounds = Radius if job.nu is None else Value
-        found = bounds(
+        found = Bounds(
             status="certified" if state.status == "certified" else "stopped",
             reason="",
             lower=lower if known and len(state.working_set) else None,
             upper=upper,
+            kind="radius" if job.nu is None else "duality_gap",
         )
         used = np.flatnonzero(ball.weights)
         carriers = state.working_set.take(used)
-        about: dict[str, Any] = {} if problem.code is None else {"only": source.classes[problem.code]}
+        about: dict[str, Any] = {} if problem.only is None else {"only": problem.enclosed.label}
         numbers = {name: getattr(problem.kernel, name) for name in OWN[problem.kernel.name]}
         about["kernel"] = {"name": problem.kernel.name, **numbers}
         record = record_of(source, None, found, self.name, job.parameters(), len(used), **about)
@@ -123,8 +124,8 @@ class KernelBallKind(OneModel[KernelBallJob, "KernelBall", "KernelBallModel"]):
         return {
             "reason": REASONS.get(state.status, state.status),
             "outside": state.outside,
-            "pool": {"capacity": problem.capacity.rows, "dropped": state.dropped},
-            "distances": {"high": state.high, "rows": state.histogram.tolist(), "centre": "final"},
+            "working_set": {"capacity": problem.capacity.rows, "dropped": state.dropped},
+            **describe_distances(problem.enclosed, state, "final"),
         }
 
     def wanted(self, problem: KernelBall, state: KernelBallState) -> MemoryNeed | None:
@@ -133,7 +134,7 @@ class KernelBallKind(OneModel[KernelBallJob, "KernelBall", "KernelBallModel"]):
 
     def rows_meant(self, model: KernelBallModel) -> str:
         """All rows, or those of a class."""
-        return rows_of(model)
+        return describe_rows(model)
 
     def driver_memory(self, outcome: Outcome) -> tuple[str, str]:
         """The kernel matrix."""

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.maths.kernel.enclosing import squared_distances
-from coremargin.problems.ball.probe import binned
 from coremargin.problems.common.driver_rows import ClassRows, read_labelled_rows
 from coremargin.problems.common.state_arrays import state_from_arrays, state_to_arrays
 from coremargin.problems.kernel.working_set import select_candidates
+from coremargin.problems.one_class.rows import binned
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source

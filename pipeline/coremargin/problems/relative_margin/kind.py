@@ -67,11 +67,8 @@ class RelativeValueClaims(messages.ValueClaims):
 
     def driver_memory(self, outcome: Outcome, model: SingleModel) -> tuple[str, str]:
         """The rows that the last scan sent."""
-        sent = f"{outcome.run['working_set_rows']:,} rows near the margin and the bound"
-        return (
-            "rows",
-            f"{sent} were sent one by one, the others as sums; the proof names {model.certificate.coreset_rows:,} of them",
-        )
+        sent = f"{outcome.run['working_set_rows']:,} rows near the margin and the bound were sent one by one"
+        return "rows", f"{sent}, the others as sums; the proof names {model.certificate.coreset_rows:,} of them"
 
     def describe(self, model: SingleModel, rows: str) -> Pairs:
         """Adds the bound."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta
 
-from coremargin.problems.ball.kind import BallJob, rows_of
+from coremargin.problems.ball.kind import BallJob
 from coremargin.problems.common import messages
 from coremargin.problems.common.one_model import OneModel
+from coremargin.problems.one_class.messages import Bounds, describe_distances, describe_enclosed
 from coremargin.report.numbers import NO_BREAK, percent_up, plain_bounds, relative_gap
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ Nu = Annotated[
     Meta(
         gt=0,
         lt=1,
-        description="With --one-class: the share of the rows that may lie outside, for rows with outliers.",
+        description="With --one-class ball: the share of the rows that may lie outside, for rows with outliers.",
         extra={"metavar": "SHARE"},
     ),
 ]
@@ -63,17 +63,6 @@ class SoftBallJob(BallJob, frozen=True, kw_only=True):
         return {**super().parameters(), "nu": self.nu}
 
 
-@dataclass(frozen=True)
-class Value:
-    """Bounds of a value, as records have them."""
-
-    status: str
-    reason: str
-    lower: float | None
-    upper: float
-    kind: str = "duality_gap"
-
-
 class MeanSquareClaims(messages.Claims):
     """The mean square of the distances of the farthest share of the rows, which is minimised."""
 
@@ -81,15 +70,15 @@ class MeanSquareClaims(messages.Claims):
         """What is proven of the value, and the radius."""
         claims, radius = model.certificate, getattr(model, "radius", 0.0)
         lower, upper = plain_bounds(claims.lower, claims.upper)
-        share = f"{100 * model.parameters['nu']:g} %"
+        rows, share = describe_enclosed(model, outcome.run), f"{100 * model.parameters['nu']:g} %"
         if model.status == "certified":
             gap, outside = (
                 percent_up(one).replace(NO_BREAK, " ")
                 for one in (relative_gap(messages.claimed_bounds(model)), outcome.run["share_outside"])
             )
-            rows = f"the weight of {rows_of(model)} lies" if outcome.run["weighted"] else f"{rows_of(model)} lie"
+            subject = f"the weight of {rows} lies" if outcome.run["weighted"] else f"{rows} lie"
             return [
-                f"certified: at most {outside} of {rows} outside of the radius {radius:.6g};",
+                f"certified: at most {outside} of {subject} outside of the radius {radius:.6g};",
                 f"the mean squared distance of the farthest {share} is {upper}, within {gap} of the least: {lower}.",
             ]
         known = "no scan over all rows was finished"
@@ -126,6 +115,7 @@ class SoftBallKind(OneModel[SoftBallJob, "SoftBall", "SoftBallModel"]):
     selected_by = 'give one_class "ball" and nu'
     thing = "ball"
     labelled = False
+    ratio_name = "ratio of values"
 
     def matches(self, options: Mapping[str, Any]) -> bool:
         """By the shape and nu."""
@@ -147,18 +137,19 @@ class SoftBallKind(OneModel[SoftBallJob, "SoftBall", "SoftBallModel"]):
         from coremargin.problems.common.model import record_of, transform_arrays
 
         source, known = problem.source, math.isfinite(state.primal)
-        found = Value(
+        found = Bounds(
             status="certified" if state.status == "certified" else "stopped",
             reason="",
             lower=state.dual if known else None,
             upper=state.primal,
+            kind="duality_gap",
         )
         if (moved := margin_rounding(source)) and known:
             # Roots of values are root mean squares of distances, which a map's rounding changes by ``moved`` at most.
             below = 2.0 * moved * math.sqrt(state.dual)
             above = moved * (2.0 * math.sqrt(state.primal) + moved)
             found = widen_bounds(found, source, min(below, state.dual), above, problem.epsilon)
-        only = {} if problem.code is None else {"only": source.classes[problem.code]}
+        only = {} if problem.only is None else {"only": problem.enclosed.label}
         none = np.zeros((len(state.named_ids), 0))  # the verifier reads these rows from the store
         numbers = {
             "centre": state.best,
@@ -186,16 +177,12 @@ class SoftBallKind(OneModel[SoftBallJob, "SoftBall", "SoftBallModel"]):
             "reason": {**STOPPED, "stalled": stalled}.get(state.status, state.status),
             "share_outside": state.share_outside,
             "weighted": bool(problem.source.chunks) and problem.source.weights(0) is not None,
-            "distances": {
-                "high": state.high,
-                "rows": state.histogram.tolist(),
-                "centre": "stages" if state.in_stages else "final",
-            },
+            **describe_distances(problem.enclosed, state, "stages" if state.in_stages else "final"),
         }
 
     def rows_meant(self, model: SoftBallModel) -> str:
         """All rows, or those of a class."""
-        return rows_of(model)
+        return describe_enclosed(model)
 
     def report(self, folder: Path, name: str) -> str:
         """The HTML page of a model."""

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from coremargin.data.parts import kept_of, parts_of
 from coremargin.maths.rows import Rows, dense, take, tiles
 from coremargin.maths.soft_ball import squares_to, sums_about
-from coremargin.problems.ball.probe import counts
 from coremargin.problems.common.rings import rings_of
 from coremargin.problems.common.sent import SentRows
 from coremargin.problems.common.state_arrays import state_from_arrays, state_to_arrays
+from coremargin.problems.one_class.rows import enclosed
 
 if TYPE_CHECKING:
     from coremargin.data.parts import Part
@@ -137,7 +137,7 @@ class SphereProbe:
         return summary
 
     def _sums(self, part: Part) -> SphereSummary:
-        counted = counts(part.codes, part.weights, self.code)
+        counted = enclosed(part.codes, part.weights, self.code)
         mine = np.flatnonzero(counted)
         if not len(mine):
             return self.empty()

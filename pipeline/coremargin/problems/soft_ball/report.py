@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.formats.model_record import FILE
-from coremargin.problems.ball.report import bins_of, histogram, picture
-from coremargin.problems.common.report import CORESET_SHOWN, open_arrays
+from coremargin.problems.common.report import open_arrays
+from coremargin.problems.one_class.report import circle, enclosed_view, picture, support_view
 from coremargin.report import charts, page, rounds, rulers
 from coremargin.report import view as pages
 from coremargin.report.numbers import precision_for, relative_gap
@@ -39,21 +39,19 @@ def render(model: Json, run: Json, records: Sequence[Json], known: Mapping[str, 
     )
     view = pages.view(model, run, records, columns, name)
     drawn = charts.by_round(records, run, claims, of="value") | {"ruler": rulers.value(claims, thing="ball")}
-    bins, radius = bins_of(run.get("distances") or {}), math.sqrt(max(0.0, float(known["square"][0])))
-    scale = precision_for(None, radius)
-    drawn["distances"] = charts.drawings(charts.FULL, partial(histogram, bins, radius, scale)) if bins else None
-    centre, drawn["picture"] = known["centre"], None
+    centre, radius = known["centre"], math.sqrt(max(0.0, float(known["square"][0])))
+    drawn |= {"picture": None, "map": None}  # every scan reads all chunks
     if len(centre) == 2 and radius:
-        drawn["picture"] = charts.drawings(charts.HALF, partial(picture, centre, radius, np.zeros((0, 2))))
-    ids, alpha = known["coreset_ids"], known["alpha"]
-    view |= claims.view() | {
+        outline, none = circle(centre, radius), np.zeros((0, 2))
+        drawn["picture"] = charts.drawings(
+            charts.HALF, partial(picture, outline, centre, none, "ball", equal_scales=True)
+        )
+    nowhere = np.full(len(known["alpha"]), np.nan)  # the model does not have these rows
+    view |= claims.view() | enclosed_view(model, run, radius, precision_for(None, radius))
+    view |= support_view(known, nowhere) | {
         "charts": drawn,
-        "only": model.get("only"),
-        "outliers": None,
         "nu": (model.get("parameters") or {}).get("nu"),
         "radius": radius,
         "gap": relative_gap(model.get("certificate") or {}),
-        "bins": [{"low": low, "high": high, "rows": number} for low, high, number in bins],
-        "named": [{"id": int(ids[k]), "alpha": float(alpha[k])} for k in np.lexsort((ids, -alpha))[:CORESET_SHOWN]],
     }
     return page.template("problems/soft_ball/report.html.j2").render(view)

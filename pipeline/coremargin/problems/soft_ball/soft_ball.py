@@ -42,12 +42,12 @@ from coremargin.maths.margin import VANISHED, Array, gamma, is_certified
 from coremargin.maths.rows import dense, take, weighted_sum
 from coremargin.maths.soft_ball import Outside, best_square, solve_band, solve_soft_ball, squares_to
 from coremargin.maths.stopping import may_stop
-from coremargin.problems.ball.enclosing_ball import BINS, EnclosingBall
-from coremargin.problems.ball.probe import counts
+from coremargin.problems.ball.enclosing_ball import BINS
 from coremargin.problems.common.classes import check_scale
 from coremargin.problems.common.sample import SAMPLE_BYTES, SAMPLE_SHARE, sample_chunks
 from coremargin.problems.common.stages import plan_stages, scan_position
 from coremargin.problems.common.state_arrays import state_from_arrays, state_to_arrays
+from coremargin.problems.one_class.rows import EnclosedRows, enclosed
 from coremargin.problems.soft_ball.first_read import RINGS, ZONE, Reading
 from coremargin.problems.soft_ball.probe import SphereProbe, SphereSummary
 
@@ -147,8 +147,8 @@ class SoftBall(BaseProblem[SoftBallState, SphereSummary]):
 
         Raises LabelError, StoreError, UsageError.
         """
-        self._hard.check()
-        rows = self._counted
+        self.enclosed.check()
+        rows = self.enclosed.count
         if self.nu < 1.0 / rows:
             raise UsageError(
                 f"nu: expected at least 1/n for n = {rows:,} rows, found {self.nu!r}, which lets no row lie outside: "
@@ -161,30 +161,18 @@ class SoftBall(BaseProblem[SoftBallState, SphereSummary]):
             )
 
     @cached_property
-    def _hard(self) -> EnclosingBall:
-        return EnclosingBall(self.source, self.epsilon, self.only)
-
-    @property
-    def code(self) -> int | None:
-        """The label code of the rows that count, None: of all."""
-        return self._hard.code
-
-    @cached_property
-    def _counted(self) -> int:
-        """Rows of the class, of weight above 0."""
-        source = self.source
-        if source.chunks and source.weights(0) is not None:
-            return self._hard.count_rows()
-        return source.rows if self.code is None else int(source.scalars().counts[:, self.code].sum())
+    def enclosed(self) -> EnclosedRows:
+        """The rows that count."""
+        return EnclosedRows(self.source, self.only)
 
     @cached_property
     def box(self) -> float:
         """C of a row of weight 1: 1 / (nu sum_i s_i)."""
         source = self.source
         if not source.chunks or source.weights(0) is None:
-            return 1.0 / (self.nu * self._counted)
+            return 1.0 / (self.nu * self.enclosed.count)
         total = math.fsum(
-            float(weights[counts(source.labels(chunk), weights, self.code)].sum())
+            float(weights[self.enclosed.mask(chunk)].sum())
             for chunk in range(source.chunks)
             if (weights := source.weights(chunk)) is not None
         )
@@ -202,7 +190,7 @@ class SoftBall(BaseProblem[SoftBallState, SphereSummary]):
     @property
     def sample_chunks(self) -> list[int]:
         """The chunks that are read before the first scan."""
-        codes = () if self.code is None else (self.code,)
+        codes = () if self.enclosed.code is None else (self.enclosed.code,)
         limit = min(self.sample_bytes, self.memory_bytes // 4)
         return sample_chunks(self.source, codes, self.sample_share, limit)
 
@@ -301,7 +289,7 @@ class SoftBall(BaseProblem[SoftBallState, SphereSummary]):
         for chunk in chunks:
             may_stop()
             for part in parts_of(self.source, chunk):
-                mine = np.flatnonzero(counts(part.codes, part.weights, self.code))
+                mine = np.flatnonzero(enclosed(part.codes, part.weights, self.enclosed.code))
                 rows.append(take(part.rows, mine))
                 weights.append(np.ones(len(mine)) if part.weights is None else part.weights[mine])
         return concatenate_and_free(rows), np.concatenate(weights)
@@ -327,7 +315,7 @@ class SoftBall(BaseProblem[SoftBallState, SphereSummary]):
             edges=edges,
             evenly=state.evenly,
             clear=self._clear(state.square),
-            code=self.code,
+            code=self.enclosed.code,
             high=state.high,
             bins=BINS,
             dtype=source.dtype.name,
