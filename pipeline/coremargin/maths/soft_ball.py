@@ -103,9 +103,12 @@ def solve_band(z: Array, boxes: Array, outside: Outside) -> BandSolution | None:
     if y.shape[1] > len(y):  # the same geometry in fewer coordinates
         y = np.ascontiguousarray(sla.qr(y.T, mode="r", check_finite=False)[0][: len(y)].T)
     weights = _at_bounds(_interior_point(y, gains, boxes, total), boxes, total)
-    found = _solution(weights, z, squares, outside)
-    finer = _solution(_on_the_sphere(y, gains, boxes, weights), z, squares, outside)
-    return finer if finer.dual > found.dual else found
+    # The dual value does not tell them apart: it is off by the square of what the centre is off by.
+    weights = min(
+        (weights, _on_the_sphere(y, gains, boxes, weights)),
+        key=lambda a: _exact_gap(2.0 * (y @ (a @ y)) - gains, a, boxes, total),
+    )
+    return _solution(weights, z, squares, outside)
 
 
 def _interior_point(y: Array, gains: Array, boxes: Array, total: float) -> Array:
