@@ -37,6 +37,8 @@ REFINED = 2
 #: Duality gap of a band, relative to its largest square, at which its solution is exact; and from which on steps end as
 #: soon as rounding makes one worse.
 EXACT_BAND, FINE_BAND = 1e-13, 1e-9
+#: Rows whose box is less than this share of the largest one move no centre.
+LIGHT = 1e-25
 #: Weights nearer to 0 or to the box than this share of it are moved there.
 AT_BOUND = 1e-8
 #: Newton steps on the rows of free weight at most, and how many of these there may be in any case.
@@ -97,15 +99,34 @@ def solve_band(z: Array, boxes: Array, outside: Outside) -> BandSolution | None:
         if total < -1e-12 or total > room * (1.0 + 1e-12) or not len(z):
             return None
         return _solution(np.zeros(len(z)) if total <= 0.0 else boxes, z, squares, outside)
+    if (light := boxes < LIGHT * boxes.max()).any():
+        return _with_light_rows(z, boxes, squares, outside, light)
     scale = float(squares.max()) or 1.0
     gains = (squares - 2.0 * (z @ outside.pull)) / scale
     y = z / np.sqrt(scale)
     if y.shape[1] > len(y):  # the same geometry in fewer coordinates
         y = np.ascontiguousarray(sla.qr(y.T, mode="r", check_finite=False)[0][: len(y)].T)
     weights = _at_bounds(_interior_point(y, gains, boxes, total), boxes, total)
-    found = _solution(weights, z, squares, outside)
-    finer = _solution(_on_the_sphere(y, gains, boxes, weights), z, squares, outside)
-    return finer if finer.dual > found.dual else found
+    # The dual value does not tell them apart: it is off by the square of what the centre is off by.
+    weights = min(
+        (weights, _on_the_sphere(y, gains, boxes, weights)),
+        key=lambda a: _exact_gap(2.0 * (y @ (a @ y)) - gains, a, boxes, total),
+    )
+    return _solution(weights, z, squares, outside)
+
+
+def _with_light_rows(
+    z: Array, boxes: Array, squares: Array, outside: Outside, light: NDArray[np.bool_]
+) -> BandSolution | None:
+    """The solution of the other rows of a band, to which rows of a weight too light to move it add their side's."""
+    found = solve_band(z[~light], boxes[~light], outside)
+    if found is None:
+        return None
+    away = np.einsum("ij,ij->i", z - found.move, z - found.move)
+    square = best_square(away[~light], boxes[~light], outside.mass)
+    weights = np.where(away > square, boxes, 0.0)
+    weights[~light] = found.weights
+    return _solution(weights, z, squares, outside)
 
 
 def _interior_point(y: Array, gains: Array, boxes: Array, total: float) -> Array:

@@ -554,3 +554,21 @@ def test_bands_that_miss_the_share_end_the_stages(
         )
         assert model.status == "certified"
         assert examine(tmp_path / place, tmp_path / f"{place}.zarr").ok
+
+
+@pytest.mark.parametrize("weight", [1e-100, 1e100])
+def test_one_row_of_another_weight_is_no_hindrance(tmp_path: Path, rows: np.ndarray, weight: float) -> None:
+    """Though it is so light that it moves nothing, or so heavy that all others move nothing."""
+    weights = np.ones(60)
+    weights[3] = weight
+    coremargin.ingest(rows[:60], tmp_path / "s.zarr", unlabelled=True, weights=weights)
+    model = coremargin.train(tmp_path / "s.zarr", one_class="ball", nu=0.5, epsilon=1e-6, out=tmp_path / "m")
+    assert examine(tmp_path / "m", tmp_path / "s.zarr").ok
+    assert model.status == "certified"
+
+
+def test_weights_that_are_too_small_are_refused(tmp_path: Path, rows: np.ndarray) -> None:
+    """Float64 has no C for them."""
+    coremargin.ingest(rows[:60], tmp_path / "s.zarr", unlabelled=True, weights=np.full(60, 1e-310))
+    with pytest.raises(StoreError, match="multiply all of them by one number"):
+        coremargin.train(tmp_path / "s.zarr", one_class="ball", nu=0.5)

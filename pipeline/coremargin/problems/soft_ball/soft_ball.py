@@ -76,6 +76,8 @@ HIGH, FARTHEST = 1.05, 3.0
 IDLE_SHARE, IDLE_BEFORE_ALL, IDLE_SCANS = 0.1, 2, 8
 #: Gap of the sample's solution: when it is all rows, as a share of epsilon, else of the value.
 WHOLE_SAMPLE, PART_SAMPLE = 0.1, 1e-5
+#: The sum of all weights times nu must not be smaller, so that C of a row is a number.
+SMALLEST_TOTAL = 1e-307
 #: What a product of a weight and a square may lose by underflow.
 UNDERFLOW = 2.0**-1070
 
@@ -154,6 +156,11 @@ class SoftBall(BaseProblem[SoftBallState, SphereSummary]):
                 f"nu: expected at least 1/n for n = {rows:,} rows, found {self.nu!r}, which lets no row lie outside: "
                 f"that is the smallest ball; leave nu out"
             )
+        if self.box == math.inf:
+            raise StoreError(
+                f"{self.source.name}: expected weights that sum up to {SMALLEST_TOTAL} / nu or more, found smaller "
+                "ones, of which float64 has no reciprocal; multiply all of them by one number"
+            )
         if bool(moments(untransformed(self.source)).constant.all()):
             raise StoreError(
                 f"{self.source.name}: expected different rows, found that all are equal: the smallest ball around them "
@@ -167,16 +174,16 @@ class SoftBall(BaseProblem[SoftBallState, SphereSummary]):
 
     @cached_property
     def box(self) -> float:
-        """C of a row of weight 1: 1 / (nu sum_i s_i)."""
+        """C of a row of weight 1: 1 / (nu sum_i s_i); infinite for weights that ``check`` refuses."""
         source = self.source
         if not source.chunks or source.weights(0) is None:
             return 1.0 / (self.nu * self.enclosed.count)
-        total = math.fsum(
+        total = self.nu * math.fsum(
             float(weights[self.enclosed.mask(chunk)].sum())
             for chunk in range(source.chunks)
             if (weights := source.weights(chunk)) is not None
         )
-        return 1.0 / (self.nu * total)
+        return 1.0 / total if total >= SMALLEST_TOTAL else math.inf
 
     # Sizes
 
