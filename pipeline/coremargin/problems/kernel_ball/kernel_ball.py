@@ -474,7 +474,7 @@ class KernelBall(BaseProblem[KernelBallState, KernelBallSummary]):
             lower=lower,
             lower_now=claimed_bounds(state.newest, hard=hard)[0] if math.isfinite(state.newest.upper) else lower,
             upper=upper,
-            pool_rows=len(state.working_set),
+            working_set_rows=len(state.working_set),
             coreset_rows=int(np.count_nonzero(self.best(state).weights)),
             new_rows=state.new_rows,
             rows_below=None,

@@ -137,7 +137,7 @@ class KernelBallKind(OneModel[KernelBallJob, "KernelBall", "KernelBallModel"]):
 
     def driver_memory(self, outcome: Outcome) -> tuple[str, str]:
         """The kernel matrix."""
-        model, rows = cast("KernelBallModel", outcome.model), outcome.run["pool_rows"]
+        model, rows = cast("KernelBallModel", outcome.model), outcome.run["working_set_rows"]
         carriers = model.certificate.coreset_rows
         return "working set", f"the kernel matrix of {rows:,} rows; {carriers:,} of them carry the ball"
 

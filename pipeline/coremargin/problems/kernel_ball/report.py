@@ -36,7 +36,11 @@ def render(ball: KernelBallModel, model: Json, run: Json, records: Sequence[Json
     columns = (
         *(rounds.NUMBER, rounds.KIND),
         *rounds.bare_bounds(claims.precision, *(("Dual", "Value") if soft else ())),
-        *(counted("Working set", "pool_rows"), counted("Coreset", "coreset_rows"), counted("New rows", "new_rows")),
+        *(
+            counted("Working set", "working_set_rows"),
+            counted("Coreset", "coreset_rows"),
+            counted("New rows", "new_rows"),
+        ),
         *rounds.COSTS,
     )
     view = pages.view(model, run, records, columns, name)
