@@ -149,6 +149,7 @@ MODELS: tuple[Rule, ...] = (
     Rule(rf"({_MODEL}|{_FLEET})software", _versions, "the same"),
     Rule(rf"({_MODEL}|{_FLEET})parameters\.(strategy|outlier_search)", _word, "how it was sought: nothing rests on it"),
     Rule(rf"{_MODEL}certificate\.(lower|upper|ratio)", _number_or_null, "a weaker claim may be true: judged"),
+    Rule(rf"{_MODEL}kernel\.gamma", _rounded, "that of scale, which depends on the order of sums: judged"),
     Rule(rf"{_MODEL}tried\.upper", _number, "rows that leave less leave no more than that: judged"),
     Rule(rf"{_MODEL}certificate\.radius", _number, "a bound on the longest row, larger is weaker: judged"),
     Rule(rf"{_MODEL}(certificate|parameters)\.epsilon", _number, "another promise, which its bounds may keep: judged"),
