@@ -41,7 +41,7 @@ JOBS: list[dict[str, Any]] = [
     {"map": "polynomial", "degree": 2, "coef0": 1.0},
     {"outliers": 3}, {"outliers": "0..10", "outlier_search": "heuristic", "epsilon": 0.0},
     {"outliers": "1%"}, {"outliers": [0, 2, 5]}, {"one_class": "ball", "only": "a b", "outliers": 3},
-    {"one_class": "ball", "nu": 0.1},
+    {"one_class": "ball", "nu": 0.1}, {"loss": "hinge", "relative_margin": 2.5},
 ]  # fmt: skip
 
 
