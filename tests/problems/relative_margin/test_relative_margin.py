@@ -180,6 +180,17 @@ def test_it_is_trained_verified_shown_and_reported(tmp_path: Path, store: Path) 
     assert model.to_sklearn().decision_function(X) == pytest.approx(model.decision_function(X))
 
 
+def test_onnx_predicts_the_same() -> None:
+    """Labels, and decision values to rounding."""
+    onnxruntime = pytest.importorskip("onnxruntime")
+    X, y = rows_of()
+    model: Any = coremargin.train(X, y, scaling="standard", **ASKED)
+    session, X = onnxruntime.InferenceSession(model.to_onnx().SerializeToString()), X.astype(np.float64)
+    label, decision = session.run(None, {"X": X})
+    assert np.allclose(decision, model.decision_function(X), atol=1e-9)
+    assert (label == model.predict(X))[np.abs(decision) > 1e-6].all()
+
+
 @pytest.mark.parametrize("options", [{}, {"scaling": "standard"}, {"map": "polynomial", "degree": 2}])
 def test_rows_of_any_form_have_the_same_value(tmp_path: Path, store: Path, options: dict[str, Any]) -> None:
     """In memory, sparse, in float64 and in a store; scaled and mapped; all are verified."""
