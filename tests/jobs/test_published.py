@@ -143,3 +143,35 @@ def test_campaigns_of_many_sizes_are_drawn(tmp_path: Path) -> None:
     texts = [one.text for one in root.iter("{http://www.w3.org/2000/svg}text")]
     assert {"Questions beside draws", "Scans of all rows", "10 features", "measured", "said"} <= set(texts)
     assert "20 features" not in texts
+
+
+def test_a_boundary_tilts_in_the_metric_of_an_ellipsoid(tmp_path: Path) -> None:
+    """Both boundaries separate the classes, at an angle; the least ellipsoid is drawn as an ellipse and as a circle."""
+    from ellipsoidal import boundaries, picture, tilted
+
+    X, y = tilted()
+    lines = list(boundaries(X, y).values())
+    for w, b in lines:
+        assert ((X @ w + b > 0) == (y == 1)).all()
+    (one, _), (other, _) = lines
+    assert one @ other / np.linalg.norm(one) / np.linalg.norm(other) < np.cos(np.radians(20))
+    picture(tmp_path / "a.svg")
+    root = ET.fromstring((tmp_path / "a.svg").read_text())  # noqa: S314 - our own
+    of = "{http://www.w3.org/2000/svg}"
+    assert len(list(root.iter(f"{of}circle"))) == 2 * len(X)
+    circle = [path for path in root.iter(f"{of}path") if path.get("class") == "line"][6].get("d") or ""
+    points = np.array([point.split() for point in circle[1:].split("L")], float)
+    assert np.ptp(np.linalg.norm(points - points[:-1].mean(axis=0), axis=1)) < 0.2
+
+
+def test_machines_in_two_metrics_are_compared_fold_by_fold(real_data: Path) -> None:
+    """Of each scaling the classical machine and two ellipsoidal ones; no row to judge by is trained with."""
+    from ellipsoidal import SETS, folds, measured, read
+
+    iris = next(rows for rows in SETS if rows.file == "iris")
+    X, y = read(real_data, iris)
+    for parts in folds(y, 10):
+        assert sorted(np.concatenate(parts).tolist()) == list(range(len(y)))
+    found = measured(X, y, 1)
+    assert len(found) == 6
+    assert all(0.7 <= right <= 1.0 for values in found.values() for right in values)

@@ -62,16 +62,19 @@ class EllipsoidScorer(Scorer):
 
     def _distances(self, x: np.ndarray) -> np.ndarray:
         """Distances (n,) of dense rows (n, d)."""
+        z = self.coordinates(x)
+        distances = np.asarray(np.sqrt(np.einsum("ij,ij->i", z, z)))
         if self.span is None:
-            off = (x - self.centre) @ self.axes.T
-            return np.asarray(np.sqrt(np.einsum("ij,ij->i", off, off)))
+            return distances
         columns, slopes, offsets, residuals = self.span
-        mine = x[:, columns]
-        off = (mine - self.centre) @ self.axes.T
-        away = np.abs(np.delete(x, columns, axis=1) - (mine @ slopes.T + offsets))
+        away = np.abs(np.delete(x, columns, axis=1) - (x[:, columns] @ slopes.T + offsets))
         with np.errstate(divide="ignore", invalid="ignore"):
             share = np.where(away <= residuals, 0.0, np.minimum(away / residuals, _FARTHEST)).max(axis=1)
-        return np.asarray(np.maximum(np.sqrt(np.einsum("ij,ij->i", off, off)), share * self.radius))
+        return np.asarray(np.maximum(distances, share * self.radius))
+
+    def coordinates(self, x: np.ndarray) -> np.ndarray:
+        """axes (x - centre) (n, r) of dense rows (n, d), in which distances from the centre are lengths."""
+        return np.asarray(((x if self.span is None else x[:, self.span[0]]) - self.centre) @ self.axes.T)
 
     def rearranged(self, order: np.ndarray) -> EllipsoidScorer:
         """The same for rows with their features in another order."""
@@ -80,6 +83,14 @@ class EllipsoidScorer(Scorer):
     def planes(self) -> NoReturn:
         """Refused: an ellipsoid has none. Raises UsageError."""
         raise UsageError("an ellipsoid is no hyperplane: features have no weights")
+
+
+class EllipsoidCoordinates(EllipsoidScorer):
+    """The coordinates of scaled rows instead of decision values."""
+
+    def of_scaled(self, rows: Any) -> np.ndarray:
+        """Coordinates (r, n)."""
+        return self.coordinates(dense(rows if self.columns is None else rows[:, self.columns])).T
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -167,6 +178,29 @@ class EllipsoidModel(SingleModel):
             Float64.
         """
         return self.radius - decision_values(self.scorer(), X, self.columns)
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Rows in the metric of the ellipsoid, axes (x - centre): Mahalanobis distances become Euclidean ones.
+
+        A linear classifier of these rows is an ellipsoidal machine [1]_. It does not depend on the scales of columns,
+        nor on any other invertible affine map of the rows.
+
+        Parameters
+        ----------
+        X : array_like, sparse matrix or table of n rows
+            As for ``decision_function``.
+
+        Returns
+        -------
+        ndarray of shape (n, r)
+            Float64. The mean square of a column is 1 over the coreset, by its weights.
+
+        References
+        ----------
+        .. [1] Shivaswamy, P., Jebara, T., *Ellipsoidal Kernel Machines*, AISTATS 2007.
+        """
+        coordinates = EllipsoidCoordinates(**vars(self.scorer()))
+        return decision_values(coordinates, X, self.columns).reshape(-1, self.rank)
 
     def to_sklearn(self) -> Any:
         """A fitted EllipticEnvelope that predicts the same; nothing of coremargin is needed to use it.

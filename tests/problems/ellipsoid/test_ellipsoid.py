@@ -106,6 +106,38 @@ def test_linear_maps_and_scalings_change_nothing(rows: np.ndarray, rng: np.rando
         assert np.allclose(other.distances(mapped), known.distances(x), atol=1e-4)
 
 
+def test_distances_are_lengths_of_transformed_rows(rows: np.ndarray, flat: np.ndarray) -> None:
+    """Of rows in a flat too, of which there are as many coordinates as dimensions; of one dimension, of no row."""
+    for x, rank in ((rows, 3), (flat, 3), (rows[:, :1], 1)):
+        model: Any = train(x)
+        z = model.transform(x)
+        assert z.shape == (600, rank)
+        assert np.allclose(np.linalg.norm(z, axis=1), model.distances(x), rtol=1e-12)
+        assert model.transform(x[:0]).shape == (0, rank)
+        assert np.allclose(model.row_duals @ np.square(model.transform(x[model.coreset_ids])), 1.0)
+    with pytest.raises(BadRow):
+        model.transform([[np.nan]])
+
+
+def test_an_ellipsoidal_machine_does_not_depend_on_the_scales_of_columns(rng: np.random.Generator) -> None:
+    """Predictions are the same after any invertible affine map of the rows; those of a plain soft margin are not."""
+    x = rng.standard_normal((300, 3)) * [1, 30, 1]
+    y = x @ [1, 0.02, 1] + 0.5 * rng.standard_normal(300) > 0
+    moved = x @ (rng.standard_normal((3, 3)) @ np.diag([1, 1, 300])) + [1, -50, 7]
+
+    def decisions(own: np.ndarray) -> np.ndarray:
+        z = train(own).transform(own)  # type: ignore[attr-defined]
+        return coremargin.train(z, y, loss="hinge", C=0.01, epsilon=1e-8).decision_function(z)
+
+    first, second = decisions(x), decisions(moved)
+    assert np.allclose(first, second, atol=1e-3)
+    sure = np.abs(first) > 2e-3
+    assert sure.mean() > 0.98
+    assert ((first > 0) == (second > 0))[sure].all()
+    plain = [coremargin.train(own, y, loss="hinge", C=0.01, epsilon=1e-6).predict(own) for own in (x, moved)]
+    assert (plain[0] != plain[1]).any()
+
+
 @pytest.mark.usefixtures("_in_stages")
 def test_rows_in_a_flat_have_the_ellipsoid_of_their_span(tmp_path: Path, flat: np.ndarray) -> None:
     """The output, the record and the verifier say so; rows off the flat are outside; forgeries of the flat fail."""
