@@ -129,7 +129,7 @@ def test_not_while_somebody_reads_or_writes(store: Path, rng: np.random.Generato
     before = Store.open(store).digest
     reading = Store.open(store, commit=1)
     reading.read(0)
-    with pytest.raises(Busy, match="somebody is reading it"):
+    with pytest.raises(Busy, match="an open Store is reading it"):
         compact(store)
     reading.release()
     with StoreWriter.append(store), pytest.raises(Busy, match="another writer is at work"):

@@ -322,12 +322,10 @@ def test_an_ssh_that_fails_ends_the_wait_with_its_words(command: Command) -> Non
     """Nobody waits for ``start_timeout`` once every ssh has ended; the error has the last line and status of each."""
     command("ssh", TEXT + "print('banner'); sys.exit(f'ssh: Could not resolve hostname {sys.argv[3]}')")
     spec = Ssh(hosts=("one", "two"), host="127.0.0.1", insecure=True, start_timeout=specs.Seconds(3600))
-    message = (
-        "ssh one ended with status 1: ssh: Could not resolve hostname one; "
-        "ssh two ended with status 1: ssh: Could not resolve hostname two; see that"
-    )
-    with pytest.raises(RunError, match=message):
+    with pytest.raises(RunError, match="see that the command runs by hand") as raised:
         connect(spec)
+    for host in ("one", "two"):
+        assert f"ssh {host} ended with status 1: ssh: Could not resolve hostname {host}; " in str(raised.value)
 
 
 @pytest.mark.slow

@@ -345,8 +345,12 @@ def test_a_function_that_fails_at_any_time_is_named(folder: Path, use: str) -> N
     every = range(function.asked)
     for answered in [*every[:: max(1, len(every) // 4)], *every[-6:]]:
         function.asked, function.answered = 0, answered
-        with pytest.raises(UsageError, match="the kernel own_kernels:Failing: it raised ZeroDivisionError: no such"):
+        try:
             used()
+        except UsageError as error:
+            assert "the kernel own_kernels:Failing: it raised ZeroDivisionError: no such" in str(error)  # noqa: PT017
+        else:  # how fast the function is was measured with fewer questions than before
+            assert function.asked <= answered
 
 
 def test_a_registry_refuses_it_and_a_nightly_job_before_it_trains(folder: Path) -> None:
