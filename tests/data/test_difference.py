@@ -135,7 +135,7 @@ def test_another_store(store: Store, make_store: Maker) -> None:
         earlier(other, store.digest)
     assert "train a new model" in caught.value.__notes__[0]
     for old, new in ((store, other), (other, store)):
-        with pytest.raises(StoreError, match="written anew"):
+        with pytest.raises(StoreError, match="the store was rewritten"):
             difference(old, new)
 
 

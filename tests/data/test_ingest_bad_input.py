@@ -201,7 +201,7 @@ def test_missing_labels_are_named(refused: Refused, text: Text, tmp_path: Path) 
     assert "labels are missing" in refused(np.ones((3, 2)), LabelError)
     np.save(tmp_path / "X.npy", np.ones((3, 2)))
     assert refused(tmp_path / "X.npy", LabelError).startswith(
-        "X.npy: labels are missing: expected them in --labels FILE, or in y.npy beside X.npy"
+        "X.npy: labels are missing: expected them in --labels FILE, or in y.npy next to X.npy"
     )
 
 
@@ -226,7 +226,7 @@ def test_nothing_to_write_is_refused(refused: Refused, text: Text) -> None:
     assert refused(text("a.csv", ""), DataError) == "a.csv: the file is empty: expected rows"
     assert "only blank lines" in refused(text("b.csv", "\n\n"), DataError)
     assert "no rows after the header line 'a,b,label'" in refused(text("c.csv", "a,b,label\n"), NoRows)
-    assert "d.csv: zero features: expected columns beside the label, found none; check --delimiter" in refused(
+    assert "d.csv: zero features: expected columns besides the label, found none; check --delimiter" in refused(
         text("d.csv", "0\n1\n"), DataError
     )
     assert "e.svm: no rows" in refused(text("e.svm", "# nothing\n"), NoRows)

@@ -333,7 +333,7 @@ BAD: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     ),
     "a column beside labels of its name": (
         lambda: iter([(frame_of(), pd.Series([1, 0, 1], name="y"))]), UsageError,
-        "batch 0: found a column 'y' beside labels of this name, expected one of them",
+        "batch 0: found a column 'y' and labels of this name, expected one of them",
     ),
     "no table of columns": (
         lambda: pa.chunked_array([[1, 2]]), UsageError, "ChunkedArray: found no table of columns, expected one",

@@ -299,7 +299,7 @@ def test_rows_and_labels_of_savez_are_read(tmp_path: Path, monkeypatch: pytest.M
 
 SAVEZ: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "no names": ({"arr_0": np.eye(2), "arr_1": np.arange(2)}, DataError, "expected 'format' among them: X.npz holds"),
-    "more": ({"X": np.eye(2), "y": np.arange(2), "w": np.ones(2)}, DataError, "found the member 'w' beside X"),
+    "more": ({"X": np.eye(2), "y": np.arange(2), "w": np.ones(2)}, DataError, "found the member 'w' in addition to X"),
     "few labels": ({"X": np.eye(3), "y": np.arange(2)}, DataError, "found int64 of shape (2,), expected one label for"),
     "objects": ({"X": np.eye(2), "y": np.array(["a", 1], object)}, UsageError, "member 'y': holds Python objects"),
     "a vector": ({"X": np.arange(2.0), "y": np.arange(2)}, UsageError, "X.npz: shape (2,): expected two dimensions"),
@@ -321,6 +321,6 @@ def test_labels_in_two_places_are_refused(refused: Refused, tmp_path: Path) -> N
     """Labels in the archive and in y.npy beside it: which count must be said."""
     np.savez(tmp_path / "X.npz", X=np.eye(2), y=[0, 1])
     np.save(tmp_path / "y.npy", [1, 0])
-    assert "X.npz: holds labels, and y.npy lies beside" in refused(tmp_path / "X.npz", UsageError)
+    assert "X.npz: holds labels, and y.npy lies next to it" in refused(tmp_path / "X.npz", UsageError)
     ingest(tmp_path / "X.npz", tmp_path / "rows.zarr", labels=tmp_path / "y.npy")
     assert Store.open(tmp_path / "rows.zarr").classes == (1, 0)

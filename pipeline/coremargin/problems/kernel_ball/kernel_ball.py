@@ -136,7 +136,7 @@ class KernelBallState:
     round: queries answered so far. newest: the solution on the working set, which the next query is about; best: that
     with the smallest gap so far. seen: the sum of the sample weights of the rows that have been measured, at most; a
     first stage that sends some of its rows counts for these. outside, histogram (bins,): of the last query; high: the
-    histogram's upper end.
+    histogram's upper end. share_outside: upper bound on the share of the weight that lies outside of the best ball.
     """
 
     round: int
@@ -150,6 +150,7 @@ class KernelBallState:
     outside: int
     histogram: NDArray[np.int64]
     high: float
+    share_outside: float
     sample_bytes: int = 0
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
@@ -290,6 +291,7 @@ class KernelBall(BaseProblem[KernelBallState, KernelBallSummary]):
             outside=0,
             histogram=np.zeros(BINS, np.int64),
             high=HIGH * self._reach or 1.0,
+            share_outside=1.0,
         )
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> KernelBallState:
@@ -374,7 +376,10 @@ class KernelBall(BaseProblem[KernelBallState, KernelBallSummary]):
             upper = state.newest.square + self.box * float(summary.beyond[0]) * rounded
         newest = replace(state.newest, upper=upper * (1.0 + WIDENED))
         better = newest.gap < state.best.gap or math.isinf(state.best.upper)
-        return replace(state, newest=newest, best=newest if better else state.best)
+        if not better:
+            return replace(state, newest=newest)
+        share = float(summary.weight_outside[0]) / self.total * (1.0 + (int(summary.counted[0]) + 64) * EPS)
+        return replace(state, newest=newest, best=newest, share_outside=min(1.0, share))
 
     def _add_candidates(self, state: KernelBallState, summary: KernelBallSummary) -> tuple[KernelBallState, bool]:
         """With candidates in the working set, and whether all fit; if not, rows that carry nothing make room."""

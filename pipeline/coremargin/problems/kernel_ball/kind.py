@@ -123,7 +123,8 @@ class KernelBallKind(OneModel[KernelBallJob, "KernelBall", "KernelBallModel"]):
 
         return {
             "reason": REASONS.get(state.status, state.status),
-            "outside": state.outside,
+            "share_outside": state.share_outside,
+            "weighted": bool(problem.source.chunks) and problem.source.weights(0) is not None,
             "working_set": {"capacity": problem.capacity.rows, "dropped": state.dropped},
             **describe_distances(problem.enclosed, state, "final"),
         }

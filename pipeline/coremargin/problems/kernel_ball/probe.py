@@ -32,7 +32,7 @@ class KernelBallSummary:
 
     farthest (1,): the largest squared distance, rounded up, -inf without rows. beyond (1,): sum s (q - r)_+ of squared
     distances q, rounded up, with sample weights s. weight (1,): sum s; counted (1,): rows. outside (1,): rows with
-    q > r. sent, scores (m,): candidates, and by how much they are outside. histogram (bins,): of the distances.
+    q > r, weight_outside (1,): their sum s. sent, scores (m,): candidates, and by how much they are outside. histogram (bins,): of the distances.
     """
 
     farthest: Array
@@ -40,6 +40,7 @@ class KernelBallSummary:
     weight: Array
     counted: NDArray[np.int64]
     outside: NDArray[np.int64]
+    weight_outside: Array
     sent: ClassRows
     scores: Array
     histogram: NDArray[np.int64]
@@ -52,6 +53,7 @@ class KernelBallSummary:
             weight=self.weight + later.weight,
             counted=self.counted + later.counted,
             outside=self.outside + later.outside,
+            weight_outside=self.weight_outside + later.weight_outside,
             sent=ClassRows.concatenate([self.sent, later.sent]),
             scores=np.concatenate([self.scores, later.scores]),
             histogram=self.histogram + later.histogram,
@@ -97,6 +99,7 @@ class KernelBallProbe:
             weight=np.zeros(1),
             counted=none,
             outside=none,
+            weight_outside=np.zeros(1),
             sent=ClassRows.nothing(self.centre.rows.shape[1], np.dtype(self.dtype), sparse=self.sparse),
             scores=np.zeros(0),
             histogram=np.zeros(self.bins, np.int64),
@@ -129,7 +132,8 @@ class KernelBallProbe:
             beyond=np.array([data.shares @ np.maximum(most - self.square, 0.0)]),
             weight=data.shares.sum(keepdims=True),
             counted=np.array([len(data)]),
-            outside=np.array([np.count_nonzero(squares > self.square)]),
+            outside=np.array([np.count_nonzero(most > self.square)]),
+            weight_outside=np.array([data.shares[most > self.square].sum()]),
             sent=data.take(chosen),
             scores=scores[chosen],
             histogram=binned(np.sqrt(np.maximum(squares, 0.0)), self.high, self.bins),
