@@ -31,7 +31,7 @@ from coremargin.models.onnx_graph import (
     with_constants,
 )
 from coremargin.models.raw_rows import decision_values
-from coremargin.models.single import Single
+from coremargin.models.single import SingleModel
 
 if TYPE_CHECKING:
     from coremargin.maths.mapping import FeatureMap
@@ -84,7 +84,7 @@ class BallScorer(Scorer):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class BallModel(Single):
+class BallModel(SingleModel):
     """The smallest ball around all rows, or around those of one class; arrays are read-only.
 
     ``predict`` gives 1 for rows inside of the ball and -1 for others. As of scikit-learn's OneClassSVM,

@@ -16,7 +16,7 @@ from coremargin.problems.soft.spec import LossJob
 if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.models.model import Model
-    from coremargin.models.single import Single
+    from coremargin.models.single import SingleModel
     from coremargin.problems.common.messages import Pairs
     from coremargin.problems.kind import Outcome
     from coremargin.problems.relative_margin.relative_margin import RelativeMargin, RelativeMarginState
@@ -60,19 +60,17 @@ class RelativeMarginJob(LossJob, frozen=True, kw_only=True):
 class RelativeValueClaims(messages.ValueClaims):
     """The value of a hypothesis that keeps all rows within the bound."""
 
-    def verdict(self, outcome: Outcome, model: Single, epsilon: float, thing: str) -> list[str]:
+    def verdict(self, outcome: Outcome, model: SingleModel, epsilon: float, thing: str) -> list[str]:
         """Adds the bound to what is certified."""
         bound = f"{model.parameters['relative_margin']:g}"
         return super().verdict(outcome, model, epsilon, f"{thing} with decision values from -{bound} to {bound}")
 
-    def driver_memory(self, outcome: Outcome, model: Single) -> tuple[str, str]:
+    def driver_memory(self, outcome: Outcome, model: SingleModel) -> tuple[str, str]:
         """The rows that the last scan sent."""
-        rows = (
-            f"{outcome.run['pool_rows']:,} rows near the margin and the bound were sent one by one, the others as sums"
-        )
+        rows = f"{outcome.run['working_set_rows']:,} rows near the margin and the bound were sent one by one, the others as sums"
         return "rows", f"{rows}; the proof names {model.certificate.coreset_rows:,} of them"
 
-    def describe(self, model: Single, rows: str) -> Pairs:
+    def describe(self, model: SingleModel, rows: str) -> Pairs:
         """Adds the bound."""
         bound = model.parameters["relative_margin"]
         loss, *others = super().describe(model, rows)

@@ -435,7 +435,7 @@ class RelativeMargin(TwoClassProblem[RelativeMarginState, ProjectionSummary]):
             lower=lower,
             lower_now=lower,
             upper=state.primal,
-            pool_rows=state.sent_rows if state.round else state.sample_rows,
+            working_set_rows=state.sent_rows if state.round else state.sample_rows,
             coreset_rows=len(state.named_ids),
             new_rows=state.sent_rows,
             rows_below=state.below if state.round else None,
