@@ -30,8 +30,8 @@ STEPS, IDLE, FITTING = 150, 10, 1e-3
 #: Largest relative residual of the hypothesis as the sum of the duals.
 RESIDUAL = 1e-9
 #: Walls of each side to begin with, and rows that become walls in one of TURNS turns; rows beyond the bound by less
-#: than the share BEYOND do not, and those with less than the share LIGHT of the largest weight have none.
-FIRST_WALLS, TURNS, BEYOND, LIGHT = 500, 12, 1e-8, 1e-12
+#: than the share BEYOND do not, and those with less than the share LIGHT of the largest weight of any row have none.
+FIRST_WALLS, TURNS, BEYOND, LIGHT = 500, 12, 1e-8, 1e-8
 
 
 @dataclass(frozen=True)
@@ -222,5 +222,5 @@ def minimise_within(pieces: Pieces, rows: Array, start: Array, bound: float, tol
             fresh = fresh[np.argsort(-np.abs(decisions[fresh]), kind="stable")[:FIRST_WALLS]]
         walls, sides = np.concatenate([walls, fresh]), np.concatenate([sides, np.sign(decisions[fresh])])
     duals, pushes = a[: len(pieces.costs)], a[len(pieces.costs) :] / bound
-    heavy = np.flatnonzero(pushes > LIGHT * pushes.max(initial=0.0))
+    heavy = np.flatnonzero(pushes > LIGHT * max(pushes.max(initial=0.0), duals.max(initial=0.0)))
     return Walled(point, duals, walls[heavy], sides[heavy], pushes[heavy], not beyond.any())

@@ -69,8 +69,9 @@ WIDEST = 8
 SLOW, IDLE_SHARE, IDLE_SCANS = 0.3, 0.1, 6
 #: Gap of the solutions: of all rows as a share of epsilon, of a sample as a share of the value.
 WHOLE_SAMPLE, PART_SAMPLE = 0.01, 1e-6
-#: Dual weights below this share of the largest one are 0; nearer to c than this share of it, they are c.
-NEGLIGIBLE = 1e-8
+#: Dual weights below this share of the largest one are 0; nearer to c than this share of it, they are c. The fewest
+#: rows need a name with the first share; the others are tried if the bound is not good enough.
+NEGLIGIBLE = (1e-4, 1e-6, 1e-8)
 #: Share of the sizes of the dual weights that may be missing in their balance, in sums of another order.
 BALANCE = 2.0**-46
 #: Bins of the histogram of decision values, which ends at so many times B.
@@ -291,9 +292,10 @@ class RelativeMargin(TwoClassProblem[RelativeMarginState, ProjectionSummary]):
         )
         rows = with_ones(summary.sent.rows, intercept=self.intercept)
         free = self._solve_sent(state.newest, summary, rows, guarded=False)
-        state = self._with_dual(state, summary, rows, free)
-        if is_certified(state.dual, state.primal, self.epsilon):
-            return replace(state, status="certified")
+        for negligible in NEGLIGIBLE:
+            state = self._with_dual(state, summary, rows, free, negligible)
+            if is_certified(state.dual, state.primal, self.epsilon):
+                return replace(state, status="certified")
         gap = state.primal - state.dual
         idle = 0 if known - gap > IDLE_SHARE * self.epsilon * state.primal else state.idle + 1
         widen = state.widen if gap <= SLOW * known and state.primal < before else self._wider(state)
@@ -373,17 +375,17 @@ class RelativeMargin(TwoClassProblem[RelativeMarginState, ProjectionSummary]):
         return replace(state, best=scale * at, primal=value, scale=scale)
 
     def _with_dual(
-        self, state: RelativeMarginState, summary: ProjectionSummary, rows: Array, free: Walled
+        self, state: RelativeMarginState, summary: ProjectionSummary, rows: Array, free: Walled, negligible: float
     ) -> RelativeMarginState:
-        """With the bound of the solved weights, if it is the best so far."""
+        """With the bound of the solved weights, if it is the best so far; negligible: a share as in NEGLIGIBLE."""
         signs, costs, by_side = summary.sent.signs, summary.costs, summary.by_side
         if not np.isfinite(free.point).all() or not np.isfinite(free.duals).all():
             return state
         margins, error = signs * (rows @ state.newest), self._decision_error(state.newest)
         solved, limits = free.duals, costs[summary.near]
         largest = min(float(solved.max(initial=0.0)), float(limits.max(initial=0.0)))
-        solved = np.where(solved < NEGLIGIBLE * largest, 0.0, solved)
-        solved = np.where(solved > (1.0 - NEGLIGIBLE) * limits, limits, solved)
+        solved = np.where(solved < negligible * largest, 0.0, solved)
+        solved = np.where(solved > (1.0 - negligible) * limits, limits, solved)
         # A row that is a wall has a weight of its own, whose sum with that of its side the model names.
         weights = by_side.copy()
         weights[summary.near] = solved
@@ -405,7 +407,7 @@ class RelativeMargin(TwoClassProblem[RelativeMarginState, ProjectionSummary]):
         error = 8.0 * (self._magnitudes.sum_error + gamma(len(costs)))
         length = self._longest_vector(vector[:-1], mass, error, unbalanced)
         total = unnamed_c + float(phi(weights, costs, self.bound)[named].sum() - in_sums.sum())
-        beyond = (weights < 0) | (weights > (1.0 - NEGLIGIBLE) * costs)
+        beyond = (weights < 0) | (weights > (1.0 - 1e-9) * costs)
         sizes = mass + self.bound * float((np.abs(weights) + costs)[named & beyond].sum())
         dual = total - error * sizes - self.bound * unbalanced - 0.5 * length**2 * (1.0 + error)
         if not dual > state.dual:
