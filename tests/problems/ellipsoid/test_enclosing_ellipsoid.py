@@ -335,7 +335,7 @@ def test_what_has_no_ellipsoid_is_refused() -> None:
         ("cube", 20, 1.25),
         ("correlated", 20, 1.1),
         ("heavy", 10, 1.05),
-        ("clusters", 20, 2.0),
+        ("clusters", 20, 1.75),
     ],
 )
 def test_a_million_rows(kind: str, features: int, most: float) -> None:

@@ -32,7 +32,8 @@ class KernelBallSummary:
 
     farthest (1,): the largest squared distance, rounded up, -inf without rows. beyond (1,): sum s (q - r)_+ of squared
     distances q, rounded up, with sample weights s. weight (1,): sum s; counted (1,): rows. outside (1,): rows with
-    q > r, weight_outside (1,): their sum s. sent, scores (m,): candidates, and by how much they are outside. histogram (bins,): of the distances.
+    q > r, weight_outside (1,): their sum s. sent, scores (m,): candidates, and by how much they are outside.
+    histogram (bins,): of the distances.
     """
 
     farthest: Array
