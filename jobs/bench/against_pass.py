@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from stores import Settings
 
 WATCHED: dict[str, tuple[Any, str]] = {
-    "solve": (hard_margin, "solve_pool"),
+    "solve": (hard_margin, "solve_hard_margin"),
     "update": (hard_margin.HardMargin, "update"),
     "enter": (checkpoint.Checkpoint, "__enter__"),
     "known": (checkpoint.Checkpoint, "known"),

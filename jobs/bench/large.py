@@ -96,7 +96,7 @@ def one_job(terabytes: float, cluster: str, epsilon: float) -> dict[str, Any]:
     source = Made(round(terabytes * TB / (4 * FEATURES + 4)), FEATURES).open_source()
     with TemporaryDirectory(prefix="coremargin-large-") as folder, connect(CLUSTERS[cluster], None) as inner:
         job = new_job(store=Path(source.name), out=Path(folder) / "model", epsilon=epsilon)
-        problem, executor = MadeMargin(source, job.epsilon, pool_bytes=job.memory_bytes), Watched(inner)
+        problem, executor = MadeMargin(source, job.epsilon, working_set_bytes=job.memory_bytes), Watched(inner)
         before, started = time.process_time(), time.perf_counter()
         with Written(job.out, {}) as checkpoint:
             done = run_problem(job, problem, executor, checkpoint, Progress())  # type: ignore[arg-type]

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from coremargin.maths.active.centres import centre_of
 from coremargin.maths.active.cutting_planes import active_cutting_planes
-from coremargin.maths.pool import solve_pool
+from coremargin.maths.hard_margin import solve_hard_margin
 
 if TYPE_CHECKING:
     from coremargin.maths.margin import Array
@@ -85,7 +85,7 @@ def read(folder: Path, name: str) -> Texts:
 
 def with_intercept(rows: Rows, signs: NDArray[np.int8]) -> tuple[Array, float]:
     """The hyperplane of the largest margin."""
-    found = solve_pool(rows, signs, intercept=True)
+    found = solve_hard_margin(rows, signs, intercept=True)
     return found.w, found.b
 
 
@@ -122,12 +122,14 @@ def judged(values: Array, truth: NDArray[np.bool_]) -> tuple[float, float, float
     return float((called == truth).mean()), f1, float(truth[highest].mean())
 
 
-def measure(texts: Texts, method: str, topic: int, pool_rows: int, seed: int) -> list[tuple[float, float, float]]:
+def measure(
+    texts: Texts, method: str, topic: int, working_set_rows: int, seed: int
+) -> list[tuple[float, float, float]]:
     """After so many questions each, in one run: the same pool and start for all methods."""
     rng = np.random.default_rng([seed, topic])
     has = texts.train_topics[:, topic]
     start = [int(rng.choice(np.flatnonzero(has))), int(rng.choice(np.flatnonzero(~has)))]
-    others = rng.permutation(np.setdiff1d(np.arange(len(has)), start))[: pool_rows - 2]
+    others = rng.permutation(np.setdiff1d(np.arange(len(has)), start))[: working_set_rows - 2]
     chosen = np.concatenate([start, others])
     signs = np.where(has[chosen], 1, -1).astype(np.int8)
     told = hypotheses(method, texts.train[chosen], signs, np.array([0, 1]), seed)

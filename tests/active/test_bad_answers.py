@@ -22,7 +22,7 @@ from campaign_kit import CLASSES, rows_and_labels, same_state, unlabelled
 from coremargin.active import Campaign
 from coremargin.active import log as campaign_log
 from coremargin.active.answer_files import oracle_of, read_answers_of, write_questions
-from coremargin.active.answers import Given
+from coremargin.active.answers import Annotation
 from coremargin.active.log import Log
 from coremargin.active.status import status_without_state
 from coremargin.cli import main
@@ -147,7 +147,7 @@ def test_a_telling_is_whole_after_a_kill(
     """
     rows = [one.row for one in campaign.ask(5)]
     before, undone = log_of(campaign), next(iter(campaign._state.labels))
-    given = [Given(row, LABELS[row]) for row in rows] + [Given(undone, None, "undo")]
+    given = [Annotation(row, LABELS[row]) for row in rows] + [Annotation(undone, None, "undo")]
 
     def died(self: Log, data: bytes) -> None:
         if share is not None:

@@ -12,7 +12,7 @@ import pytest
 
 from campaign_kit import CLASSES, noisy_labels, rows_and_labels, same_state, unlabelled
 from coremargin.active import Campaign
-from coremargin.active.answers import Given
+from coremargin.active.answers import Annotation
 from coremargin.active.create import check_same_job, job_of, read_settings
 from coremargin.active.penalty import choose_cost
 from coremargin.data.scaled import scaled
@@ -63,7 +63,7 @@ def test_answers_of_another_campaign(tmp_path: Path, store: Path, earlier: Campa
     unsure, undone = (next(one.row for one in earlier._state.log.lines if one.action == k) for k in ("unsure", "undo"))
     actions = [(line.row, line.action, line.why) for line in begun._state.log.lines]
     assert sorted(actions[7:]) == sorted([(unsure, "unsure", "example"), (undone, "unsure", "example")])
-    more = [Given(199, LABELS[199])] if 199 not in begun._state.labels else []
+    more = [Annotation(199, LABELS[199])] if 199 not in begun._state.labels else []
     assert len(Campaign.create(tmp_path / "no", store, classes=CLASSES, examples=more)._state.labels) == len(more)
 
 
@@ -88,7 +88,7 @@ def test_what_is_found_before_a_campaign_begins(tmp_path: Path, store: Path) -> 
     """
     rng = np.random.default_rng(1)
     rows = rng.permutation(200)[:60]
-    given = [Given(int(row), LABELS[row]) for row in rows]
+    given = [Annotation(int(row), LABELS[row]) for row in rows]
     asked: dict[str, Any] = {"loss": "hinge", "error": 0.2, "scaling": "standard", "seed": 3}
     begun = Campaign.create(tmp_path / "c", store, classes=CLASSES, C="auto", examples=given, by_class=True, **asked)
     codes = {int(row): CLASSES.index(LABELS[row]) for row in rows}
@@ -150,7 +150,7 @@ def test_examples_are_solved_for_once(
         return solved(self, state)
 
     monkeypatch.setattr(ActiveMargin, "solve", counted)
-    given = [Given(row, labels[row]) for row in range(60)]
+    given = [Annotation(row, labels[row]) for row in range(60)]
     first = Campaign.create(tmp_path / "first", store, classes=CLASSES, examples=given[:6], **said)
     assert calls == [6]
     assert first.ask(1)

@@ -24,7 +24,7 @@ from coremargin.formats.campaign import FILE, MAP
 from coremargin.formats.model_files import read_model_files
 from coremargin.formats.open_folder import read_folder
 from coremargin.models.registry import load
-from coremargin.models.single import Single
+from coremargin.models.single import SingleModel
 from coremargin.problems.active.describe import restart_command_with_loss
 from coremargin.problems.common.map_rounding import margin_rounding
 from coremargin.verify import verify
@@ -97,7 +97,7 @@ def test_people_see_rows_as_they_are(nystroem: Campaign, store: Path) -> None:
     assert nystroem.rows([3]).tolist() == X[3:4].astype(np.float64).tolist()
     assert model.coreset_x.tolist() == X[model.coreset_ids].astype(np.float64).tolist()
     assert model.w.shape == (20,)
-    assert isinstance(model, Single)
+    assert isinstance(model, SingleModel)
     assert map_of(nystroem._state.problem.source).numbers().keys() == model.row_map.numbers().keys()  # type: ignore[union-attr]
 
 

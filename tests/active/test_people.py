@@ -12,7 +12,7 @@ from sklearn.metrics import cohen_kappa_score
 
 from campaign_kit import CLASSES, forgotten, rows_and_labels, same_state, unlabelled
 from coremargin.active import Campaign
-from coremargin.active.answers import Given
+from coremargin.active.answers import Annotation
 from coremargin.active.inbox import Inbox, received_answer
 from coremargin.errors import DataError, UsageError
 from coremargin.maths.active.agreement import cohen_kappa, fleiss_kappa
@@ -145,11 +145,11 @@ def test_a_vote_counts_for_who_gave_it(tmp_path: Path) -> None:
     """Whoever tells the answers of others names them: two of one person are one."""
     campaign = begun(tmp_path)
     row = campaign.ask(1, who="anna")[0].row
-    said = [Given(row, LABELS[row], place="a", who=who) for who in ("anna", "anna")]
+    said = [Annotation(row, LABELS[row], place="a", who=who) for who in ("anna", "anna")]
     campaign.answer(said[:1], who="a clerk")
     campaign.answer(said[1:], who="a clerk")
     assert campaign.answer_of(row) is None
-    campaign.answer([Given(row, LABELS[row], place="a", who="ben")], who="a clerk")
+    campaign.answer([Annotation(row, LABELS[row], place="a", who="ben")], who="a clerk")
     assert campaign.answer_of(row) == LABELS[row]
     assert campaign._state.log.lines[-1].who == "anna, ben"
 

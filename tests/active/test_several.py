@@ -13,7 +13,7 @@ from scipy.stats import hypergeom
 
 from campaign_kit import CLASSES, forgotten, noisy_labels, rows_and_labels, same_state, three_classes, unlabelled
 from coremargin.active import Campaign
-from coremargin.active.answers import Given
+from coremargin.active.answers import Annotation
 from coremargin.data.store import Store
 from coremargin.errors import LabelError, SpecError
 from coremargin.formats.draws import drawn
@@ -301,7 +301,7 @@ def test_rows_set_aside_after_the_draws_void_them(tmp_path: Path, two: Path) -> 
     assert campaign.run(oracle(NOISY), batch=5)["status"] == "certified"
     drawn_rows = campaign.model.arrays()["draws_ids"].tolist()
     free = [row for row in range(len(NOISY)) if row not in campaign._state.labels]
-    campaign.answer([Given(row, None, "unsure") for row in free[:30]], examples=True)
+    campaign.answer([Annotation(row, None, "unsure") for row in free[:30]], examples=True)
     status = campaign.status
     assert (status["status"], status["attempt"], status["evidence"]) == ("running", 2, None)
     while not len(campaign._state.state.draws):

@@ -16,7 +16,7 @@ from scipy.sparse import csr_array
 from coremargin.active import StreamLearner
 from coremargin.data.store import Store
 from coremargin.errors import BadRow, DataError, LabelError, UsageError
-from coremargin.maths.pool import solve_pool
+from coremargin.maths.hard_margin import solve_hard_margin
 from coremargin.maths.published_bounds import any_row, labels_asked
 from coremargin.models.registry import load
 from coremargin.verify import verify
@@ -116,7 +116,7 @@ def test_within_the_published_bounds() -> None:
         assert learner.labels_asked == len(plane.asked)
         model, joined = learner.model, learner._hypotheses
         rows = np.array(plane.asked)
-        best = solve_pool(rows, np.where(plane.labels(rows) == learner.classes[1], 1, -1), intercept=True).upper
+        best = solve_hard_margin(rows, np.where(plane.labels(rows) == learner.classes[1], 1, -1), intercept=True).upper
         assert joined <= any_row(float(np.linalg.norm(rows, axis=1).max()), best, 0.2) + 2
         assert learner.labels_asked <= labels_asked(joined, 0.05, 0.1)
         assert (model.status, model.certificate.kind) == ("certified", "margin")

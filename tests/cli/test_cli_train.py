@@ -31,7 +31,7 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(coremargin.__path__[0]).pare
 COMMAND = [sys.executable, "-m", "coremargin"]
 #: What the last line of ``train --json`` has at least.
 KEYS = {
-    "status", "epsilon", "lower", "upper", "ratio", "scans", "bytes_read", "store_bytes", "pool_rows", "coreset_rows",
+    "status", "epsilon", "lower", "upper", "ratio", "scans", "bytes_read", "store_bytes", "working_set_rows", "coreset_rows",
     "rows", "features", "seconds", "peak_rss_bytes",
 }  # fmt: skip
 
@@ -123,7 +123,7 @@ def test_a_finished_model_is_told_of_and_not_vouched_for(tmp_path: Path, store: 
     "text",
     [
         "{}", "[]", "null", '"x"', "[1", '{"a":' * 900 + "1" + "}" * 900, "scans: null", "seconds: -1", "store: 3",
-        'bytes_read: "x"', "store_bytes: 0", "reason: null", "pool_rows: 1.5",
+        'bytes_read: "x"', "store_bytes: 0", "reason: null", "working_set_rows: 1.5",
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("more", [(), ("--json",)])

@@ -85,7 +85,7 @@ def test_resume_reads_what_is_missing_only(job: TrainJob, store: Store, interrup
     assert len(blocks) == alone.run["scans"] * store.chunks - 30
     assert done.run["resumed"] == 1
     assert [record["round"] for record in done.rounds] == [record["round"] for record in alone.rounds]
-    for key in ("scans", "bytes_read", "pool_rows"):
+    for key in ("scans", "bytes_read", "working_set_rows"):
         assert done.run[key] == alone.run[key]
     assert exact(job.out) == exact(job.out.with_name("alone"))
     assert not interrupted.exists()

@@ -239,14 +239,14 @@ class ExecutorContract:
         """Whatever ends first, answers come in order, each once; few blocks are asked while the first one waits."""
         monkeypatch.setattr(calls, "BLOCK_BYTES", source.nbytes // source.chunks)
         monkeypatch.setattr(calls, "_ROWS_AHEAD", 1)
-        with closing(calls.ask_in_order(executor, source, Named(tmp_path))) as answers:
+        with closing(calls.map_blocks(executor, source, Named(tmp_path))) as answers:
             assert next(answers) == (0,)
             assert len(list(tmp_path.iterdir())) <= 2 * executor.workers
             assert [chunk for chunks in answers for chunk in chunks] == list(range(1, source.chunks))
         assert len(list(tmp_path.iterdir())) == source.chunks
-        assert list(calls.ask_in_order(executor, source, Named(tmp_path), [])) == []
+        assert list(calls.map_blocks(executor, source, Named(tmp_path), [])) == []
         with pytest.raises(ZeroDivisionError):
-            list(calls.ask_in_order(executor, source, Buggy()))
+            list(calls.map_blocks(executor, source, Buggy()))
 
     def test_people_can_read_what_runs(self, executor: Executor) -> None:
         """The description is one line, and there is at least one worker."""

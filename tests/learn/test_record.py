@@ -17,7 +17,7 @@ from coremargin.engine.problem import AnyProblem, Round
 from coremargin.learn.record import RunCounters
 from coremargin.problems.registry import new_job, problem_of
 
-FIGURES = ["lower", "lower_now", "upper", "pool_rows", "coreset_rows", "new_rows", "rows_below"]
+FIGURES = ["lower", "lower_now", "upper", "working_set_rows", "coreset_rows", "new_rows", "rows_below"]
 COSTS = ["chunks", "chunks_read", "chunks_skipped", "bytes_read", "seconds", "solve_seconds"]
 #: Job -> what its lines tell besides.
 KINDS: dict[str, tuple[dict[str, Any], list[str]]] = {
@@ -78,7 +78,7 @@ def test_bounds_that_are_not_known_are_null_and_the_ratio_is_none_of_the_best() 
 
 def test_where_the_parts_of_a_scan_read_adds_up() -> None:
     """A part that read all chunks tells no places, and counts in each of them; a stage has a line of its own."""
-    figures = {"lower": 0.0, "lower_now": 0.0, "upper": 1.0, "pool_rows": 1, "coreset_rows": 1, "new_rows": 1}
+    figures = {"lower": 0.0, "lower_now": 0.0, "upper": 1.0, "working_set_rows": 1, "coreset_rows": 1, "new_rows": 1}
     told = Round(number=1, status="running", part=1, **figures)  # type: ignore[arg-type]
     some = ScanCost(4, 2, 50, 0.5, 0.25, where=(1, 0, 1, 0))
     every = ScanCost(4, 4, 100, 0.5, 0.25)

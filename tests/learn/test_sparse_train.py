@@ -46,7 +46,7 @@ def rows(rng: np.random.Generator) -> tuple[csr_array, np.ndarray]:
 @pytest.fixture
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sample and a pool of few rows, so that there is something to scan for."""
-    options: dict[str, Any] = {"sample_bytes": 1, "pool_bytes": 1, "sample_share": 0.01}
+    options: dict[str, Any] = {"sample_bytes": 1, "working_set_bytes": 1, "sample_share": 0.01}
     monkeypatch.setattr(make, "HardMargin", lambda source, epsilon, **given: HardMargin(
         source, epsilon, **(given | options)
     ))  # fmt: skip

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from coremargin.engine.task import one_blas_thread
+from coremargin.maths.hard_margin import solve_hard_margin
 from coremargin.maths.kesler import KeslerSolution, solve_kesler
 from coremargin.maths.multiclass import margins, upper_bound
-from coremargin.maths.pool import solve_pool
 from kesler_vectors import kesler_vectors
 
 
@@ -54,7 +54,7 @@ def test_two_classes_are_a_hyperplane_times_root_two(seed: int) -> None:
     """V = (-w, w) / root 2 of the hyperplane through the origin."""
     X, y = separable(seed, 60, 5, 2)
     margin = check(X, y, solve_kesler(X, y, 2))
-    plane = solve_pool(X, 2 * y - 1, intercept=False)
+    plane = solve_hard_margin(X, 2 * y - 1, intercept=False)
     assert margin == pytest.approx(np.sqrt(2) * plane.upper, rel=1e-8)
 
 

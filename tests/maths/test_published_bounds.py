@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import binom
 
 from coremargin.maths.coreset_svm import coreset_svm
-from coremargin.maths.pool import solve_pool
+from coremargin.maths.hard_margin import solve_hard_margin
 from coremargin.maths.published_bounds import (
     any_row,
     compression,
@@ -59,7 +59,7 @@ def test_the_coreset_is_within_lemma_3_1(rng: np.random.Generator) -> None:
         X = rng.standard_normal((500, 3))
         y = np.where(X @ w >= 0, 1, -1)
         X += 0.2 * y[:, None] * w
-        rho = solve_pool(X, y, intercept=False).upper
+        rho = solve_hard_margin(X, y, intercept=False).upper
         longest = float(np.linalg.norm(X, axis=1).max())
         assert len(coreset_svm(X, y, epsilon)[1]) <= coreset_rows(longest, rho, epsilon) + 1
 

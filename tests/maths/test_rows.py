@@ -7,7 +7,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from coremargin.maths import rows as maths_rows
-from coremargin.maths.compact import compact, light
+from coremargin.maths.compact import compact, in_smaller_form
 from coremargin.maths.rows import (
     as_float64,
     concatenate,
@@ -126,13 +126,13 @@ def test_terms_are_counted(rng: np.random.Generator) -> None:
 def test_arrays_give_the_same_rows_back(rng: np.random.Generator, dtype: str) -> None:
     """Written as plain arrays and read back, rows of either kind have the same bits and precision."""
     for rows in pair(rng, 17, 9, dtype):
-        arrays = to_arrays("pool_rows", rows)
+        arrays = to_arrays("working_set_rows", rows)
         assert all(type(values) is np.ndarray for values in arrays.values())
-        again = from_arrays("pool_rows", arrays)
+        again = from_arrays("working_set_rows", arrays)
         assert is_sparse(again) == is_sparse(rows)
         assert again.dtype == rows.dtype
-        assert to_arrays("pool_rows", again).keys() == arrays.keys()
-        for name, values in to_arrays("pool_rows", again).items():
+        assert to_arrays("working_set_rows", again).keys() == arrays.keys()
+        for name, values in to_arrays("working_set_rows", again).items():
             assert values.tobytes() == arrays[name].tobytes()
 
 
@@ -161,7 +161,7 @@ def test_parts_that_make_no_rows_are_refused(damage: dict[str, np.ndarray]) -> N
 def test_rows_take_the_least_memory(rng: np.random.Generator, filled: float, dtype: str, sparse: bool) -> None:
     """Dense parts that are mostly zeros are joined as sparse rows; values stay, and the parts are used up."""
     X = (rng.standard_normal((50, 20)) * (rng.random((50, 20)) < filled)).astype(dtype)
-    parts = [light(part) for part in (X[:20], X[20:20], X[20:])]
+    parts = [in_smaller_form(part) for part in (X[:20], X[20:20], X[20:])]
     assert is_sparse(parts[0]) == is_sparse(parts[2]) == sparse
     joined = compact(parts)
     assert parts == []

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from coremargin.maths.hard_margin import solve_hard_margin
 from coremargin.maths.interior import HingeModel, minimise_hinge
 from coremargin.maths.kesler import solve_kesler
 from coremargin.maths.newton import Quadratic, Rows, minimise_squared_hinge
-from coremargin.maths.pool import solve_pool
 from coremargin.maths.row_model import RowModel
 from coremargin.maths.smooth import minimise_hinge as minimise_rows
 from coremargin.maths.stopping import Ended, Together, may_stop, stoppable
@@ -33,7 +33,7 @@ def data() -> tuple[Any, Any]:
 
 def pool() -> Any:
     """A hard margin."""
-    return solve_pool(*data(), intercept=True).w
+    return solve_hard_margin(*data(), intercept=True).w
 
 
 def classes() -> Any:

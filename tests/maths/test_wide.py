@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from coremargin.maths import pool as pool_module
+from coremargin.maths import hard_margin as hard_margin_module
 from coremargin.maths import wide
+from coremargin.maths.hard_margin import solve_hard_margin
 from coremargin.maths.nearest import nearest_point
-from coremargin.maths.pool import solve_pool
 from coremargin.maths.wide import nearest_wide
 from margin_judges import hulls_meet, margin_by_daqp, shortest_by_supports
 
@@ -108,7 +108,7 @@ def test_sparse_pools_equal_daqp_and_dense_pools(rng: np.random.Generator, n: in
     X, y = sparse_rows(rng, n, d, words=min(10, d))
     if d == 40:
         X = csr_array(X.toarray() + 2.0 * y[:, None] * (np.arange(d) < 3))
-    found, dense = solve_pool(X, y, intercept=intercept), solve_pool(X.toarray(), y, intercept=intercept)
+    found, dense = solve_hard_margin(X, y, intercept=intercept), solve_hard_margin(X.toarray(), y, intercept=intercept)
     assert found.status == dense.status == "optimal"
     assert found.upper == pytest.approx(dense.upper, rel=1e-9)
     assert found.w == pytest.approx(dense.w, abs=1e-6)
@@ -121,9 +121,9 @@ def test_sparse_pools_equal_daqp_and_dense_pools(rng: np.random.Generator, n: in
 def test_large_sparse_pools_grow_their_working_set(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
     """With few rows entering at a time the answer is that of all rows at once."""
     X, y = sparse_rows(rng, 600, 1500)
-    whole = solve_pool(X, y, intercept=True)
-    monkeypatch.setattr(pool_module, "BATCH", 40)
-    found = solve_pool(X, y, intercept=True)
+    whole = solve_hard_margin(X, y, intercept=True)
+    monkeypatch.setattr(hard_margin_module, "BATCH", 40)
+    found = solve_hard_margin(X, y, intercept=True)
     assert found.upper == pytest.approx(whole.upper, rel=1e-8)
 
 
@@ -134,7 +134,7 @@ def test_the_proof_of_overlap_is_small(rng: np.random.Generator, *, intercept: b
     dense = X.toarray()
     mixed = np.flatnonzero(y > 0)[:6]
     dense[np.flatnonzero(y < 0)[0]] = rng.dirichlet(np.ones(6)) @ dense[mixed]
-    found = solve_pool(csr_array(dense), y, intercept=intercept)
+    found = solve_hard_margin(csr_array(dense), y, intercept=intercept)
     used = np.flatnonzero(found.weights)
     assert found.status == "zero"
     assert not found.w.any()
@@ -149,10 +149,10 @@ def test_what_newton_leaves_open_the_exact_kernel_settles(
 ) -> None:
     """Stopped far from the tolerance, the pool is solved by the other kernel to the same margin."""
     X, y = sparse_rows(rng, 60, 1300)
-    expected = solve_pool(X, y, intercept=True)
+    expected = solve_hard_margin(X, y, intercept=True)
     monkeypatch.setattr(wide, "PROXIMAL_STEPS", 0)
-    found = solve_pool(X, y, intercept=True)
+    found = solve_hard_margin(X, y, intercept=True)
     assert found.status == "optimal"
     assert found.upper == pytest.approx(expected.upper, rel=1e-9)
-    monkeypatch.setattr(pool_module, "KERNEL_ROWS", 10)
-    assert solve_pool(X, y, intercept=True).status == "stalled"
+    monkeypatch.setattr(hard_margin_module, "KERNEL_ROWS", 10)
+    assert solve_hard_margin(X, y, intercept=True).status == "stalled"

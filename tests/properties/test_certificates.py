@@ -48,7 +48,7 @@ options = st.fixed_dictionaries(
         "strategy": st.sampled_from(["fast", "fast", "fast", "paper", "any-violator"]),
         "chunk_rows": st.sampled_from([1, 3, 7, 100]),
         "block_chunks": st.sampled_from([1, 2, 100]),
-        "pool_bytes": st.sampled_from([1, 1 << 20]),
+        "working_set_bytes": st.sampled_from([1, 1 << 20]),
         "sample_bytes": st.sampled_from([1, 200, 1 << 20]),
     }
 )
@@ -158,7 +158,12 @@ def test_stores_that_deceive_stages_are_read_again(
     Too little that comes home in the first read, or too much for the pool, means more reads.
     """
     X, y, chunk_rows = case
-    options: dict[str, Any] = {"sample_bytes": 1, "sample_share": 0.01, "pool_bytes": pool, "intercept": intercept}
+    options: dict[str, Any] = {
+        "sample_bytes": 1,
+        "sample_share": 0.01,
+        "working_set_bytes": pool,
+        "intercept": intercept,
+    }
     with patch.object(forecast, "SAFETY", given[0]), patch.object(forecast, "LEAST", given[1]):
         run = solve(X, y, epsilon, chunk_rows=chunk_rows, **options)
     assert run.states[0].stages >= 2

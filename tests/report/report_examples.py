@@ -131,7 +131,7 @@ def _round(
         "lower_now": now,
         "upper": upper,
         "ratio": None if lower is None else lower / upper,
-        "pool_rows": 8000 + 300 * number,
+        "working_set_rows": 8000 + 300 * number,
         "coreset_rows": 96 + number,
         "new_rows": 8000,
         "chunks": chunks,
@@ -164,7 +164,7 @@ def _run(
         "bytes_read": sum(row["bytes_read"] for row in rounds),
         "store_bytes": store_bytes,
         "peak_rss_bytes": int(1.31 * GIB),
-        "pool_rows": rounds[-1]["pool_rows"],
+        "working_set_rows": rounds[-1]["working_set_rows"],
         "executor": "embedded Dask cluster: 2 workers, 1 thread each, 896 MiB per worker",
         "store": "kdd.zarr",
         "versions": {"python": "3.11.9", "numpy": "2.4.0", "scipy": "1.17.0", "dask": "2026.8.0", "zarr": "3.1.6"},
@@ -192,12 +192,14 @@ def soft_example(
     generator = np.random.default_rng(seed)
     model, run, _, _ = example(kind, scans=scans, classes=classes, intercept=intercept, seed=seed)
     rows, cost, value = model["rows"], 0.1 * scale, 1149.5 * scale
-    rounds = [_round(0, "sample", None, None, 0.0, 2_000_000, 0) | {"upper": None, "ratio": None, "pool_rows": 0}]
+    rounds = [
+        _round(0, "sample", None, None, 0.0, 2_000_000, 0) | {"upper": None, "ratio": None, "working_set_rows": 0}
+    ]
     for number in range(1, scans + 1):
         gap = 10.0 ** (-1.7 * number)
         bounds = {"lower": value * (1 - gap), "lower_now": value * (1 - gap), "upper": value * (1 + gap / 3)}
         rounds.append(_round(number, "scan", bounds["lower"], None, bounds["upper"], rows * 404, 0, 50) | bounds)
-        rounds[-1] |= {"pool_rows": 40_000, "coreset_rows": 40_000, "rows_below": 360_000}
+        rounds[-1] |= {"working_set_rows": 40_000, "coreset_rows": 40_000, "rows_below": 360_000}
     last = rounds[-1]
     band = 300 if loss == "hinge" and scans else 0
     width = 0.05

@@ -18,7 +18,7 @@ from coremargin.formats.kinds import KINDS, module
 from coremargin.formats.model_record import ClassifierRecord
 from coremargin.formats.registry import records
 from coremargin.formats.store_record import read_store_record
-from coremargin.models.trained import Trained
+from coremargin.models.base import BaseModel
 from coremargin.problems.kind import Kind
 from coremargin.verify import registry
 from coremargin.verify.examine import examine
@@ -41,7 +41,7 @@ def test_every_problem_is_known_wherever_it_is_asked_for() -> None:
     for name, parts in KINDS.items():
         assert module(parts.kind).KIND.name == next(line for line in KINDS if KINDS[line].kind == parts.kind), name
         assert isinstance(module(parts.kind).KIND, Kind)
-        assert issubclass(module(parts.model).MODEL_CLASS, Trained)
+        assert issubclass(module(parts.model).MODEL_CLASS, BaseModel)
 
 
 def test_records_have_the_names_that_the_registry_gives_them() -> None:

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from coremargin.active.answers import Given
+    from coremargin.active.answers import Annotation
     from coremargin.active.array_learner import ActiveLearner
     from coremargin.active.campaign import Campaign
     from coremargin.active.stream_learner import StreamLearner
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 _PLACES = {
     "ActiveLearner": "array_learner",
     "Campaign": "campaign",
-    "Given": "answers",
+    "Annotation": "answers",
     "StreamLearner": "stream_learner",
 }
 
-__all__ = ["ActiveLearner", "Campaign", "Given", "StreamLearner"]
+__all__ = ["ActiveLearner", "Annotation", "Campaign", "StreamLearner"]
 
 
 def __getattr__(name: str) -> Any:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from coremargin.active.answers import Given
+from coremargin.active.answers import Annotation
 from coremargin.data.files import output_errors
 from coremargin.data.labels import label_from_text, label_from_value
 from coremargin.data.sources.numpy_files import is_npy, map_npy
@@ -113,7 +113,7 @@ COLUMNS = {"row": int, "why": str, "attempt": int, "label": str, "action": str}
 Oracle = Callable[[Sequence[int]], Mapping[int, Any]]  #: labels of some of the rows, by row
 
 
-def read_answers_of(path: Path) -> list[Given]:
+def read_answers_of(path: Path) -> list[Annotation]:
     """The answers in a CSV, JSONL or Parquet file with the columns of ``write_questions``; rows without a label are
     skipped.
 
@@ -131,7 +131,7 @@ def read_answers_of(path: Path) -> list[Given]:
         missing = label is None or (isinstance(label, str) and not label.strip())
         if missing and action in ("label", "correct"):
             continue
-        found.append(Given(_row_number(values.get("row"), place), None if missing else label, action, place))
+        found.append(Annotation(_row_number(values.get("row"), place), None if missing else label, action, place))
     return found
 
 

@@ -110,7 +110,7 @@ def key_of(label: Any) -> tuple[bool, Any]:
 
 
 @dataclass(frozen=True)
-class Given:
+class Annotation:
     """One answer, as ``Campaign.answer`` takes it.
 
     Parameters
@@ -168,13 +168,13 @@ def check_number(n: Any) -> None:
         raise UsageError(f"n: expected at least one row, found {n!r}")
 
 
-def check_answers(given: Iterable[Given], known: AnswerContext) -> list[Given]:
+def check_answers(given: Iterable[Annotation], known: AnswerContext) -> list[Annotation]:
     """The new answers, with labels of the campaign's classes; repeated answers are skipped.
 
     Raises DataError and LabelError: a row that was not queried, an unknown label, two different answers about a row, a
     change of a missing answer. Nothing is recorded then.
     """
-    current, found = known.current.copy(), list[Given]()
+    current, found = known.current.copy(), list[Annotation]()
     labels = current.labels
     for one in given:
         last = None if one.row in labels else known.last.get(one.row)
@@ -197,7 +197,7 @@ def check_answers(given: Iterable[Given], known: AnswerContext) -> list[Given]:
     return found
 
 
-def _check(one: Given, labels: Mapping[int, Any], known: AnswerContext) -> None:
+def _check(one: Annotation, labels: Mapping[int, Any], known: AnswerContext) -> None:
     if one.action not in ACTIONS:
         raise UsageError(f"{one.place}: action: expected one of {', '.join(ACTIONS)}, found {one.action!r}")
     if not 0 <= one.row < known.rows:

@@ -40,7 +40,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from coremargin.active.answers import Given, check_number, name_of, named_classes, row_number
+from coremargin.active.answers import Annotation, check_number, name_of, named_classes, row_number
 from coremargin.active.campaign_state import CampaignState
 from coremargin.active.create import Rules, check_people, create_campaign, job_of, read_settings
 from coremargin.active.external_answers import Follower, FollowResult, Refusal, refuse_several, sort_reports
@@ -135,7 +135,7 @@ class Campaign:
         C: float | Literal["auto"] | None = None,
         trial: int | None = None,
         classes: Sequence[Any] | None = None,
-        examples: Iterable[Given] | str | os.PathLike[str] = (),
+        examples: Iterable[Annotation] | str | os.PathLike[str] = (),
         memory: int | str = 256 * 2**20,
         block: int | str = 128 * 2**20,
         expires: float | str | None = None,
@@ -180,7 +180,7 @@ class Campaign:
             With a loss, the number of draws that test the model; None: by ``error`` and ``confidence``.
         classes : sequence of labels, optional
             Two, (negative, positive), or more; None: those of the store, or else the first two that are answered.
-        examples : iterable of Given, or path-like, optional
+        examples : iterable of Annotation, or path-like, optional
             Known answers: a file of them, or another campaign about the same rows.
         memory, block : int or str
             Bytes for the rows in memory, and for what one task reads; a text such as "64 MiB".
@@ -586,7 +586,7 @@ class Campaign:
         rows, given = [row_number(row, "tell") for row in ids], list(labels)
         if len(rows) != len(given):
             raise UsageError(f"tell: expected a label for each of {len(rows)} rows, found {len(given)}")
-        found = [Given(row, label, "label", "tell") for row, label in zip(rows, given, strict=True)]
+        found = [Annotation(row, label, "label", "tell") for row, label in zip(rows, given, strict=True)]
         return self.answer(found, who=who, examples=examples)
 
     def correct(self, row: int, label: Any, *, who: str | None = None) -> int:
@@ -606,7 +606,7 @@ class Campaign:
         int
             1, or 0 if that already was its answer.
         """
-        return self.answer([Given(row_number(row, "correct"), label, "correct", "correct")], who=who)
+        return self.answer([Annotation(row_number(row, "correct"), label, "correct", "correct")], who=who)
 
     def undo(self, row: int | None = None, *, who: str | None = None) -> int:
         """Take an answer back.
@@ -629,7 +629,7 @@ class Campaign:
                 if last is None:
                     raise UsageError(f"{self.path}: expected an answer of {name_of(who)} to take back, found none")
                 row = last[0]
-            return self.answer([Given(row_number(row, "undo"), None, "undo", "undo")], who=who)
+            return self.answer([Annotation(row_number(row, "undo"), None, "undo", "undo")], who=who)
 
     def skip(self, row: int, *, unsure: bool = False, who: str | None = None) -> int:
         """Skip a question; it is repeated when no other is left.
@@ -649,14 +649,14 @@ class Campaign:
             1, or 0 for a repetition.
         """
         action: Action = "unsure" if unsure else "skip"
-        return self.answer([Given(row_number(row, action), None, action, action)], who=who)
+        return self.answer([Annotation(row_number(row, action), None, action, action)], who=who)
 
-    def answer(self, given: Iterable[Given], *, who: str | None = None, examples: bool = False) -> int:
+    def answer(self, given: Iterable[Annotation], *, who: str | None = None, examples: bool = False) -> int:
         """Record answers of any kind: all of them, or none.
 
         Parameters
         ----------
-        given : iterable of Given
+        given : iterable of Annotation
             Rows, labels and actions.
         who : str, optional
             Who gives them.
@@ -673,7 +673,7 @@ class Campaign:
             self._update_model()
         return new
 
-    def _record(self, given: Iterable[Given], who: str, *, examples: bool = False) -> int:
+    def _record(self, given: Iterable[Annotation], who: str, *, examples: bool = False) -> int:
         """Record answers, all or none of them; returns the number of new ones. With several people, votes are recorded
         first.
 
@@ -686,7 +686,7 @@ class Campaign:
                 self._state.record(new, questions.asked, who)
             return len(new)
 
-        def by(one: Given) -> str:
+        def by(one: Annotation) -> str:
             return who if one.who is None else name_of(one.who)
 
         rows, labels = votes.by_row(), self._state.log.current.labels

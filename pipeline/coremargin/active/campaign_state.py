@@ -27,7 +27,7 @@ from coremargin.learn.record import RunCounters
 from coremargin.models.executor import executor_of
 
 if TYPE_CHECKING:
-    from coremargin.active.answers import Given
+    from coremargin.active.answers import Annotation
     from coremargin.active.queried_rows import AskedRow
     from coremargin.engine.loop import Callbacks
     from coremargin.engine.protocols import Executor
@@ -153,7 +153,7 @@ class CampaignState:
         cost = ScanCost(problem.source.chunks, 0, self.state.sample_bytes, 0.0, 0.0)
         self.meters.sampled(problem.round_of(self.state), cost)
 
-    def record(self, given: Iterable[Given], asked: Mapping[int, AskedRow], who: str) -> None:
+    def record(self, given: Iterable[Annotation], asked: Mapping[int, AskedRow], who: str) -> None:
         """Write answers to the log, all of them at once, and learn from them."""
         entries, reasons = [], dict[int, tuple[Any, int | None]]()
         for one in given:
@@ -165,7 +165,7 @@ class CampaignState:
         self.log.append(entries)
         self.advance()
 
-    def _reason(self, given: Given, asked: Mapping[int, AskedRow]) -> tuple[Any, int | None]:
+    def _reason(self, given: Annotation, asked: Mapping[int, AskedRow]) -> tuple[Any, int | None]:
         """Why a row was queried: for a changed answer as in its line of the log, else as of now."""
         before = next((line for line in reversed(self.log.lines) if line.row == given.row), None)
         if before is not None and given.row in self.labels:

@@ -11,7 +11,7 @@ import tomli_w
 from msgspec.structs import replace
 
 from coremargin.active.answer_files import read_answers_of
-from coremargin.active.answers import AnswerContext, Given, check_answers, name_of, named_classes
+from coremargin.active.answers import Annotation, AnswerContext, check_answers, name_of, named_classes
 from coremargin.active.log import Log, campaign_lock, entry_of
 from coremargin.active.penalty import with_penalty
 from coremargin.active.snapshot import digest_of_map, with_gamma, write_campaign_map
@@ -73,7 +73,7 @@ def check_people(people: int | None, settle: str | None) -> tuple[int | None, st
     return people, None if settle is None else name_of(settle)
 
 
-def create_campaign(job: ActiveJob, rules: Rules, examples: Iterable[Given] = (), who: str = "") -> None:
+def create_campaign(job: ActiveJob, rules: Rules, examples: Iterable[Annotation] = (), who: str = "") -> None:
     """Make the folder of a campaign at ``job.out``, with examples, recorded under the name ``who``.
 
     examples: in addition to those that the job names. Raises OutputError, UsageError, StoreError, and what
@@ -107,8 +107,8 @@ def create_campaign(job: ActiveJob, rules: Rules, examples: Iterable[Given] = ()
 
 
 def _decide(
-    job: ActiveJob, store: Store, rows: Source, given: Iterable[Given], place: Path
-) -> tuple[ActiveJob, list[Given]]:
+    job: ActiveJob, store: Store, rows: Source, given: Iterable[Annotation], place: Path
+) -> tuple[ActiveJob, list[Annotation]]:
     """The job with its missing parameters: classes, C, the size of a trial; and the examples.
 
     rows: those of the store, as the job transforms them. Classes come from the job, else from the campaign whose
@@ -125,7 +125,7 @@ def _decide(
     return replace(job, classes=current.classes if current.named else None), new
 
 
-def _examples_at(path: Path, store: Store) -> tuple[list[Given], list[Any] | None]:
+def _examples_at(path: Path, store: Store) -> tuple[list[Annotation], list[Any] | None]:
     """The answers in a file, or the current answers of the campaign in a folder, its unsure rows included.
 
     Also the classes, if that campaign names them. Raises DataError, also for a campaign about other rows than those of
@@ -145,9 +145,9 @@ def _examples_at(path: Path, store: Store) -> tuple[list[Given], list[Any] | Non
             f"{path}: expected a campaign about rows of {store.path}, found one about {settings.store} with the digest "
             f"{digest}, which is none of its commits; give its answers as a file, if its rows are these"
         ) from None
-    labels = [Given(row, label, "label", f"{path}, row {row:,}") for row, label in log.current.labels.items()]
+    labels = [Annotation(row, label, "label", f"{path}, row {row:,}") for row, label in log.current.labels.items()]
     unsure = sorted(log.current.unsure - set(log.current.labels))
-    return labels + [Given(row, None, "unsure", f"{path}, row {row:,}") for row in unsure], settings.classes
+    return labels + [Annotation(row, None, "unsure", f"{path}, row {row:,}") for row in unsure], settings.classes
 
 
 def refuse_weightless(source: Source, rows: Iterable[int], place: Path) -> None:

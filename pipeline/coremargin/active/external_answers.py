@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from coremargin.active.answers import Given, match_label
+from coremargin.active.answers import Annotation, match_label
 from coremargin.errors import DataError, UsageError
 from coremargin.formats.current_answers import same
 
@@ -81,7 +81,7 @@ class Follower:
         self._last = {line.row: line for line in log.lines}
         self._open = {one.row: one.at for one in asked}
 
-    def answer_for(self, row: int, report: RowReport) -> Given | Conflict | None:
+    def answer_for(self, row: int, report: RowReport) -> Annotation | Conflict | None:
         """The answer to record so that the campaign agrees with the report; None if it already does.
 
         Answers that were given in the campaign stay. Raises LabelError for a label that is none of the classes.
@@ -102,19 +102,19 @@ class Follower:
             return Conflict(row, ((last.who, self._current.labels[row]), (first.who, labels[0])))
         if not there and self._taken_back_here(last, labelled, report):
             return None
-        return Given(row, labels[0], "correct" if there else "label", first.place, who=first.who)
+        return Annotation(row, labels[0], "correct" if there else "label", first.place, who=first.who)
 
-    def _without_label(self, row: int, report: RowReport) -> Given | None:
+    def _without_label(self, row: int, report: RowReport) -> Annotation | None:
         """The answer for a row that has no label there any more."""
         last = self._last.get(row)
         if row in self._current.labels:
             if last is None or last.who not in report.names:
                 return None
-            return Given(row, None, "undo", f"row {row:,}", who=last.who)
+            return Annotation(row, None, "undo", f"row {row:,}", who=last.who)
         latest = max(report.said, key=lambda one: one.at, default=None)
         if latest is None or not self._open.get(row, latest.at) < latest.at:  # skipped before it was queried again
             return None
-        return Given(row, None, "skip", latest.place, who=latest.who)
+        return Annotation(row, None, "skip", latest.place, who=latest.who)
 
     def _taken_back_here(self, last: Line | None, labelled: Sequence[ExternalAnswer], report: RowReport) -> bool:
         """Whether the campaign undid the answer after it was given there: then it is not recorded again."""
@@ -125,12 +125,12 @@ class Follower:
 
 def sort_reports(
     follower: Follower, reports: Mapping[int, RowReport], asked: frozenset[int] | None, *, strict: bool
-) -> tuple[list[Given], FollowResult]:
+) -> tuple[list[Annotation], FollowResult]:
     """The answers to record, with conflicts and rejections.
 
     asked: rows that may be answered; None: any. strict: raise DataError for rejected answers.
     """
-    given, found = list[Given](), FollowResult()
+    given, found = list[Annotation](), FollowResult()
     for row, report in sorted(reports.items()):
         try:
             one = follower.answer_for(row, report)

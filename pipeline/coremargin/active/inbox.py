@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from msgspec import json
 
-from coremargin.active.answers import Given
+from coremargin.active.answers import Annotation
 from coremargin.data.chained_log import now
 from coremargin.data.line_file import append, locked_file
 from coremargin.formats.answers import Action, AnswerId
@@ -36,9 +36,9 @@ class ReceivedAnswer(Strict, frozen=True, kw_only=True):
     when: When
 
     @property
-    def given(self) -> Given:
+    def given(self) -> Annotation:
         """The answer as ``Campaign.answer`` takes it."""
-        return Given(self.row, self.label, self.action, f"row {self.row:,}", self.id, self.when)
+        return Annotation(self.row, self.label, self.action, f"row {self.row:,}", self.id, self.when)
 
 
 class RefusedAnswer(NamedTuple):

@@ -193,9 +193,11 @@ class Learner:
         """
         problem, state = self.problem, self.problem.end_attempt(self.state)
         state = replace(state, attempt=max(state.attempt, spent + 1))
-        pool = state.answered
-        unchanged = pool.take(
-            np.flatnonzero([codes.get(int(row)) == code for row, code in zip(pool.ids, pool.codes, strict=True)])
+        answered = state.answered
+        unchanged = answered.take(
+            np.flatnonzero(
+                [codes.get(int(row)) == code for row, code in zip(answered.ids, answered.codes, strict=True)]
+            )
         )
         again = {row: code for row, code in codes.items() if row not in unchanged.ids}
         if not again and len(unchanged):  # the problem solves only after an answer: repeat that of one row

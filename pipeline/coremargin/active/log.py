@@ -16,7 +16,7 @@ from coremargin.formats.campaign import ANSWERS
 from coremargin.formats.current_answers import CurrentAnswers, check_lines
 
 if TYPE_CHECKING:
-    from coremargin.active.answers import Given
+    from coremargin.active.answers import Annotation
     from coremargin.formats.chained import Chain
     from coremargin.formats.choices import Why
 
@@ -84,7 +84,7 @@ class Log(ChainedLog[Entry]):
 
 
 def entry_of(
-    given: Given, who: str, why: Why, attempt: int | None, scans: int, tried: str | None = None
+    given: Annotation, who: str, why: Why, attempt: int | None, scans: int, tried: str | None = None
 ) -> dict[str, Any]:
     """A new line for an answer, without number and hash; tried: for a draw, the hash of the tested hypothesis."""
     return {

@@ -14,7 +14,7 @@ from coremargin.errors import LabelError
 from coremargin.problems.active.describe import options_of, restart_command
 
 if TYPE_CHECKING:
-    from coremargin.active.answers import Given
+    from coremargin.active.answers import Annotation
     from coremargin.active.campaign_state import CampaignState
     from coremargin.active.votes import Votes
 
@@ -97,7 +97,7 @@ class Questions:
             campaign.return_to(learner)
         return True
 
-    def checked(self, given: Iterable[Given], *, examples: bool = False) -> list[Given]:
+    def checked(self, given: Iterable[Annotation], *, examples: bool = False) -> list[Annotation]:
         """The new answers, with labels of the campaign's classes.
 
         examples: accept rows that were not queried. Raises what ``check_answers`` does, and DataError for examples of

@@ -42,7 +42,7 @@ def _page(campaign: CampaignState, votes: Votes, name: str) -> str:
     run = run_record(campaign.job, campaign.problem, campaign.state, campaign.meters, campaign.used_executor)
     claims = claims_of(model.record, name)
     of = "value" if campaign.job.loss is not None else "margin"
-    memory = rounds.counted("Rows in memory", "pool_rows")
+    memory = rounds.counted("Rows in memory", "working_set_rows")
     bare = rounds.bare_bounds(claims.precision, *(("Dual", "Value") if of == "value" else ()))
     view = pages.view(model.record, run, records, (rounds.NUMBER, rounds.KIND, *bare, memory, *rounds.COSTS), name)
     drawn = charts.by_round(records, run, claims, of=of, closing=False)

@@ -109,8 +109,8 @@ def _contradiction(campaign: CampaignState) -> list[dict[str, Any]]:
     """The rows whose convex hulls intersect, and their labels."""
     if campaign.state.status != "contradiction":
         return []
-    pool = campaign.state.answered
-    meeting = pool.ids[pool.weights[:, campaign.state.failed] > 0]
+    answered = campaign.state.answered
+    meeting = answered.ids[answered.weights[:, campaign.state.failed] > 0]
     return [{"row": int(row), "label": campaign.labels.get(int(row))} for row in meeting]
 
 

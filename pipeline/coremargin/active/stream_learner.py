@@ -336,9 +336,9 @@ class StreamLearner:
 
     def _source(self) -> ArraySource:
         """The training rows of the hypothesis, in the order of the stream, with their labels."""
-        pool = self._started_learner.state.answered
-        labels = [self._labels.labels[int(row)] for row in pool.ids]
-        return ArraySource(self._map.original_rows(pool).astype(self._dtype), labels)
+        answered = self._started_learner.state.answered
+        labels = [self._labels.labels[int(row)] for row in answered.ids]
+        return ArraySource(self._map.original_rows(answered).astype(self._dtype), labels)
 
     @property
     def _started_learner(self) -> Learner:

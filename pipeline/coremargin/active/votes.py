@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import UNSET, to_builtins
 
-from coremargin.active.answers import Given, key_of
+from coremargin.active.answers import Annotation, key_of
 from coremargin.data.chained_log import ChainedLog
 from coremargin.errors import DataError
 from coremargin.formats.answers import VOTES, Vote, read_votes
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 class Settled(NamedTuple):
     """A label for the log. who: names of those who agree on it."""
 
-    given: Given
+    given: Annotation
     who: str
 
 
@@ -121,7 +121,7 @@ class Votes:
         agree = [one for one in votes.values() if key_of(one.label) == most]
         last = list(votes.values())[-1]
         names = ", ".join(one.who for one in agree)[:200]
-        return Settled(Given(row, agree[0].label, "label", f"row {row:,}", last.id, last.when), names)
+        return Settled(Annotation(row, agree[0].label, "label", f"row {row:,}", last.id, last.when), names)
 
     def conflicts(self) -> dict[int, dict[str, Any]]:
         """Rows without a settled label on which people disagree: the labels by name."""

@@ -17,8 +17,8 @@ from coremargin.report.numbers import SCALINGS, UNITS
 from coremargin.report.text import count, table
 
 if TYPE_CHECKING:
+    from coremargin.models.base import BaseModel
     from coremargin.models.coefficients import Hyperplane
-    from coremargin.models.trained import Trained
 
 SECTION = "Models"
 _TOP = 20  #: features of a class in the text
@@ -77,12 +77,12 @@ def _negate(plane: Hyperplane) -> Hyperplane:
     return plane._replace(label=plane.against, against=plane.label, intercept=-plane.intercept, coefficients=found)
 
 
-def _scaling(trained: Trained) -> str | None:
+def _scaling(trained: BaseModel) -> str | None:
     scaling = trained.scorer().scaling
     return None if scaling is None else scaling.kind
 
 
-def _as_json(path: Path, trained: Trained, planes: Sequence[Hyperplane]) -> dict[str, Any]:
+def _as_json(path: Path, trained: BaseModel, planes: Sequence[Hyperplane]) -> dict[str, Any]:
     classes = [
         {
             "class": plane.label,
@@ -109,7 +109,7 @@ def _csv_line(values: Sequence[Any]) -> str:
     return text.getvalue()
 
 
-def _as_text(path: Path, trained: Trained, planes: Sequence[Hyperplane]) -> list[str]:
+def _as_text(path: Path, trained: BaseModel, planes: Sequence[Hyperplane]) -> list[str]:
     scaling = _scaling(trained)
     unit = UNITS.get(scaling or "")
     where = " of normalised rows" if scaling == "rownorm" else ""

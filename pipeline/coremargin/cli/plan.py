@@ -67,7 +67,7 @@ def plan_job(job: TrainJob, cluster: str | None, retraining: Retraining | None =
         "memory_purpose": kind.memory_purpose(problem),
         "bytes_per_second_one_core": rate,
         "seconds_expected": expected / rate,
-        "pool_bytes": job.memory_bytes,
+        "working_set_bytes": job.memory_bytes,
         **_plan_memory(problem.memory_need),
         "cluster": render(spec),
         "job": specs.dump(job),
@@ -136,7 +136,7 @@ def describe_plan(plan: dict[str, Any]) -> list[str]:
         *_describe_retraining(plan),
         *_describe_reads(plan, tasks),
         ("time", f"about {format_seconds(plan['seconds_expected'])} of reading at {rate}"),
-        ("memory", f"{format_size(plan['pool_bytes'])} {plan['memory_purpose']}"),
+        ("memory", f"{format_size(plan['working_set_bytes'])} {plan['memory_purpose']}"),
         *([("wanted", plan["wanted"])] if "wanted" in plan else []),
         *([("note", plan["note"])] if "note" in plan else []),
     ]

@@ -121,7 +121,7 @@ class Meter:
 
     def round(self, record: dict[str, Any]) -> None:
         """A scan, a stage or the sample is finished."""
-        bounds, working_set = self._bounds(record), f"working set {record['pool_rows']:,} rows"
+        bounds, working_set = self._bounds(record), f"working set {record['working_set_rows']:,} rows"
         self._known = f"; {bounds}; {working_set}" if bounds else ""
         found = f"{bounds}; {working_set} (+{record['new_rows']:,}); " if bounds else ""
         skipped = f", {record['chunks_skipped']:,} chunks skipped" if record["kind"] == "scan" else ""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Bytes of rows in a block of ``ask_in_order``; whole chunks, at least one.
+#: Bytes of rows in a block of ``map_blocks``; whole chunks, at least one.
 BLOCK_BYTES = 16 * 2**20
 #: Rows whose results may wait for an earlier one; at least two blocks per worker.
 _ROWS_AHEAD = 1 << 24
@@ -61,7 +61,7 @@ def run_calls(
     return answers
 
 
-def ask_in_order(
+def map_blocks(
     executor: Executor, source: Source, function: Callable[[Source, Block], T], blocks: Sequence[Block] | None = None
 ) -> Generator[T, None, None]:
     """``function(source, block)`` of every block, on the workers; the results in the order of the blocks.
@@ -156,7 +156,7 @@ class _UnmergedProbe:
         return self.function(source, block)
 
     def empty(self) -> NoReturn:
-        raise UsageError("these results have no summaries; take them from ask_in_order")
+        raise UsageError("these results have no summaries; take them from map_blocks")
 
     def from_arrays(self, arrays: Mapping[str, np.ndarray]) -> NoReturn:
         self.empty()

@@ -60,7 +60,7 @@ class Round:
     number: of the last scan, 0 before the first; the parts of a scan have the same number. part: the number of its
     finished parts, 0 when it is over; None if scans have no parts. stage: the number of its finished ``stages``, if
     parts are stages; else None. status: as in the state. lower, upper: the proven bounds, infinite if there are none;
-    lower_now: the bound of the last scan alone. pool_rows: rows in the driver's working set; coreset_rows: rows of the
+    lower_now: the bound of the last scan alone. working_set_rows: rows in the driver's working set; coreset_rows: rows of the
     proof; new_rows: rows that the last scan sent; rows_below: rows below the upper bound in that scan, None if it did
     not count them. more: further entries of this kind of problem, by their keys in ``rounds.jsonl``.
     """
@@ -70,7 +70,7 @@ class Round:
     lower: float
     lower_now: float
     upper: float
-    pool_rows: int
+    working_set_rows: int
     coreset_rows: int
     new_rows: int
     rows_below: int | None = None
@@ -102,7 +102,7 @@ class Round:
             "lower": self.lower,
             "lower_now": self.lower_now,
             "upper": self.upper,
-            "pool_rows": self.pool_rows,
+            "working_set_rows": self.working_set_rows,
             "coreset_rows": self.coreset_rows,
             "new_rows": self.new_rows,
             "rows_below": self.rows_below,

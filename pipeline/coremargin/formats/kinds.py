@@ -19,7 +19,7 @@ class Parts(NamedTuple):
     """The modules of a kind, by what they export; a dot in front stands for this package."""
 
     kind: str  #: ``KIND``: from a job to its messages (problems/kind.py)
-    model: str  #: ``MODEL_CLASS``: what its models are (models/trained.py)
+    model: str  #: ``MODEL_CLASS``: what its models are (models/base.py)
     record: str | None = None  #: ``RECORD``: the type of ``model.json``; None: its models hold those of other kinds
     commands: str | None = None  #: ``COMMANDS``: questions about its models, for the command line (problems/kind.py)
     cli: str | None = None  #: ``COMMANDS``, ``SECTION`` as in cli/, and ``run_job``: how `coremargin run` runs its jobs

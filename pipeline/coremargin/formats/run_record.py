@@ -43,7 +43,7 @@ class Run(Struct, frozen=True, kw_only=True):
     bytes_read: _Count
     sample_bytes: _Count
     store_bytes: Annotated[int, Meta(ge=1)]
-    pool_rows: _Count
+    working_set_rows: _Count
     seconds: Annotated[float, Meta(ge=0, le=1e12)]
     seconds_before_report: Annotated[float, Meta(ge=0, le=1e12)] | None = None
     peak_rss_bytes: _Count

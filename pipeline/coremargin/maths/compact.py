@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 
-def light(rows: Rows) -> Rows:
+def in_smaller_form(rows: Rows) -> Rows:
     """The same rows, with dense rows converted to sparse ones if that takes less memory.
 
     Values of sparse rows are converted to float64, which saves a copy in each product; dense rows are not converted.
@@ -26,7 +26,7 @@ def light(rows: Rows) -> Rows:
 
 
 def compact(parts: list[Rows]) -> Rows:
-    """As ``concatenate``, for rows from ``light``: sparse if that takes less memory for all of them together.
+    """As ``concatenate``, for rows from ``in_smaller_form``: sparse if that takes less memory for all of them together.
 
     ``parts`` is emptied meanwhile, so that memory never holds the rows twice.
     """
@@ -40,7 +40,7 @@ def compact(parts: list[Rows]) -> Rows:
     return gathered(filled_in, rows, np.zeros((0, features), dense[0]))
 
 
-def poured(parts: list[Rows]) -> Rows:
+def concatenate_and_free(parts: list[Rows]) -> Rows:
     """As ``concatenate``; ``parts`` is emptied meanwhile, so that memory rarely holds dense rows twice."""
     if is_sparse(parts[0]):
         return concatenate(parts)

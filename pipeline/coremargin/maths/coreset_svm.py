@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.maths.pool import solve_pool
+from coremargin.maths.hard_margin import solve_hard_margin
 
 
 def coreset_svm(
@@ -21,11 +21,11 @@ def coreset_svm(
     """
     C = [0]
     for _ in range(T):
-        h = solve_pool(X[C], y[C], intercept=False).w  # h_i = SVM(C)
+        h = solve_hard_margin(X[C], y[C], intercept=False).w  # h_i = SVM(C)
         rho = (y[C] * (X[C] @ h)).min()  # rho_i = rho(h_i, C)
         margins = y * (X @ h)  # rho(h_i, x, y) of all of S
         worst = int(margins.argmin())
         if margins[worst] >= (1 - epsilon) * rho:
             return h, C
         C.append(worst)
-    return solve_pool(X[C], y[C], intercept=False).w, C
+    return solve_hard_margin(X[C], y[C], intercept=False).w, C

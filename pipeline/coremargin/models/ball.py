@@ -22,7 +22,7 @@ from coremargin.maths.rows import dense
 from coremargin.models.decision import Scorer
 from coremargin.models.enclosure_graph import enclosure_onnx
 from coremargin.models.raw_rows import decision_values
-from coremargin.models.single import Single
+from coremargin.models.single import SingleModel
 
 if TYPE_CHECKING:
     from coremargin.maths.mapping import FeatureMap
@@ -75,7 +75,7 @@ class BallScorer(Scorer):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class BallModel(Single):
+class BallModel(SingleModel):
     """The smallest ball around all rows, or around those of one class; arrays are read-only.
 
     ``predict`` gives 1 for rows inside of the ball and -1 for others. As of scikit-learn's OneClassSVM,

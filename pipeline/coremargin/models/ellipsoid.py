@@ -25,7 +25,7 @@ from coremargin.maths.rows import dense
 from coremargin.models.decision import Scorer
 from coremargin.models.enclosure_graph import enclosure_onnx
 from coremargin.models.raw_rows import decision_values
-from coremargin.models.single import Single
+from coremargin.models.single import SingleModel
 
 if TYPE_CHECKING:
     from coremargin.maths.scaling import Scaling
@@ -94,7 +94,7 @@ class EllipsoidCoordinates(EllipsoidScorer):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class EllipsoidModel(Single):
+class EllipsoidModel(SingleModel):
     """The ellipsoid of least volume around all rows, or around those of one class; arrays are read-only.
 
     ``predict`` gives 1 for rows inside of the ellipsoid and -1 for others. ``decision_function`` is positive inside: it

@@ -21,11 +21,11 @@ from coremargin.models.onnx_graph import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from coremargin.models.single import Single
+    from coremargin.models.single import SingleModel
 
 
 def enclosure_onnx(
-    model: Single, centre: NDArray[Any], radius: float, precision: Precision, axes: NDArray[Any] | None = None
+    model: SingleModel, centre: NDArray[Any], radius: float, precision: Precision, axes: NDArray[Any] | None = None
 ) -> Any:
     """The graph of a model of one class, with the inputs and outputs of ``onnx_graph.as_onnx``.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from coremargin.data.store import Store
 from coremargin.data.view import root
-from coremargin.engine.calls import ask_in_order
+from coremargin.engine.calls import map_blocks
 from coremargin.engine.clusters.connect import connect
 from coremargin.engine.clusters.specs import Threads, load_cluster
 from coremargin.errors import UsageError
@@ -41,6 +41,6 @@ def probe_in_order(
     """What a probe finds in each block, in order; cluster: as of ``executor_of``, None: the threads of this process."""
     with (
         executor_of(rows, "threads" if cluster is None else cluster) as executor,
-        closing(ask_in_order(executor, rows, probe)) as summaries,
+        closing(map_blocks(executor, rows, probe)) as summaries,
     ):
         yield summaries

@@ -20,13 +20,13 @@ from coremargin.formats.feature_map import PREFIX
 from coremargin.formats.fleet_record import MEMBERS, FleetRecord, check_members, fleet_status
 from coremargin.formats.model_files import read_content, read_own_columns
 from coremargin.formats.registry import typed_fleet
+from coremargin.models.base import BaseModel
 from coremargin.models.decision import PlaneScorer
 from coremargin.models.files import write_columns, write_record
 from coremargin.models.fleet_record import named
 from coremargin.models.kernel import KernelModel
 from coremargin.models.model import Model
 from coremargin.models.record import plain
-from coremargin.models.trained import Trained
 
 if TYPE_CHECKING:
     from coremargin.data.storage import Storage
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class FleetModel(Trained):
+class FleetModel(BaseModel):
     """Models of one store, trained by the same scans: one for each class, value of C, gamma and fold.
 
     There are several values of gamma of kernels, and of maps. Machines with kernels have all classes by themselves.
@@ -379,5 +379,5 @@ def choice_of(settings: Sequence[Setting], chosen: Setting, folds: int | None, *
     return f"no {each}: {one}; or {how}"
 
 
-AnyModel: TypeAlias = Trained  #: a model of any problem
+AnyModel: TypeAlias = BaseModel  #: a model of any problem
 MODEL_CLASS = FleetModel

@@ -34,7 +34,7 @@ from coremargin.maths.kernel.expansion import Expansion
 from coremargin.maths.kernel.functions import Kernel
 from coremargin.maths.rows import take
 from coremargin.models.decision import KernelScorer
-from coremargin.models.single import Single
+from coremargin.models.single import SingleModel
 from coremargin.models.user_kernel import check_same, describe_kernel
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class KernelModel(Single):
+class KernelModel(SingleModel):
     """Functions sum_j y_j duals_j k(x_j, .) + offset, or near these with fewer rows; arrays are read-only.
 
     Parameters

@@ -39,11 +39,11 @@ import numpy as np
 
 from coremargin.maths.scaling import folded
 from coremargin.models.decision import PlaneScorer
-from coremargin.models.single import Single
+from coremargin.models.single import SingleModel
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Model(Single):
+class Model(SingleModel):
     """Hyperplanes with their certificate; arrays are read-only.
 
     Of two classes the decision value of a row x is w.x + b, positive towards ``classes[1]``; of more each class has a

@@ -16,13 +16,13 @@ from coremargin.formats.versions import resolve_model
 if TYPE_CHECKING:
     from coremargin.formats.storage import ReadableStorage
     from coremargin.maths.kernel.functions import KernelFunction
-    from coremargin.models.single import Single
-    from coremargin.models.trained import Trained
+    from coremargin.models.base import BaseModel
+    from coremargin.models.single import SingleModel
 
 
-def class_of(kind: str) -> type[Trained]:
+def class_of(kind: str) -> type[BaseModel]:
     """What the models of a kind are."""
-    found: type[Trained] = kinds.module(kinds.KINDS[kind].model).MODEL_CLASS
+    found: type[BaseModel] = kinds.module(kinds.KINDS[kind].model).MODEL_CLASS
     return found
 
 
@@ -35,7 +35,7 @@ def known_by_file(holds: Callable[[str], bool]) -> str | None:
     return next((kind for file, kind in own.items() if file != FILE and holds(file)), None)
 
 
-def load(path: str | os.PathLike[str], kernel: KernelFunction | None = None) -> Trained:
+def load(path: str | os.PathLike[str], kernel: KernelFunction | None = None) -> BaseModel:
     """Open the model in a folder, of whatever kind it is: the counterpart of its ``save``.
 
     Nothing that it claims is checked: ``coremargin.verify`` does that.
@@ -77,12 +77,12 @@ def load(path: str | os.PathLike[str], kernel: KernelFunction | None = None) -> 
     ('hard_margin', ['a', 'b'])
     """
 
-    def read(model: ReadableStorage) -> Trained:
+    def read(model: ReadableStorage) -> BaseModel:
         kind = known_by_file(model.exists)
         if kind is not None:
             return class_of(kind).read(model)
         files = read_model_files(model)
-        return cast("type[Single]", class_of(files.record.problem)).from_files(files)
+        return cast("type[SingleModel]", class_of(files.record.problem)).from_files(files)
 
     found = open_storage(resolve_model(Path(open_storage(path).name))).read_whole(read)
     return found if kernel is None else found.with_kernel(kernel)

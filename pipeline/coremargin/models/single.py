@@ -21,10 +21,10 @@ from coremargin.formats.model_record import FILE, ModelRecord
 from coremargin.formats.registry import typed_record
 from coremargin.maths.rows import Rows, from_arrays, frozen_rows, is_sparse, to_arrays
 from coremargin.maths.scaling import Scaling
+from coremargin.models.base import BaseModel
 from coremargin.models.feature_map import feature_map_of
 from coremargin.models.files import write_columns, write_record
 from coremargin.models.record import Certificate, plain
-from coremargin.models.trained import Trained
 
 if TYPE_CHECKING:
     from coremargin.data.storage import Storage
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Single(Trained):
+class SingleModel(BaseModel):
     """A model with one certificate: ``model.json`` is its record, ``arrays.npz`` its numbers and the coreset's rows.
 
     The record says which numbers there are (``formats.model_arrays``); they are converted to its types, and read-only,
@@ -182,7 +182,7 @@ class Single(Trained):
 
         Returns
         -------
-        Single
+        SingleModel
             Never.
 
         Raises
@@ -198,7 +198,7 @@ class Single(Trained):
 
         Returns
         -------
-        list of Single
+        list of SingleModel
             One.
         """
         return [self]

@@ -29,7 +29,7 @@ from coremargin.formats.strict_json import LARGEST, read_object
 from coremargin.models.files import MODEL, write_record
 from coremargin.models.kept import model_digest
 from coremargin.models.registry import load
-from coremargin.models.single import Single
+from coremargin.models.single import SingleModel
 from coremargin.problems.common.classes import count_weighted_rows
 from coremargin.registry.pyfunc import write_pyfunc
 from coremargin.registry.registry import VERSION
@@ -115,7 +115,7 @@ def _version_record(model: AnyModel, digest: str, run: dict[str, Any], rows: Sto
 
 def smallest_ratio(model: AnyModel) -> float | None:
     """Of the certificates of all models that decide; None if one of them has no bounds."""
-    ratios = [one.certificate.ratio for one in model.deciders() if isinstance(one, Single)]
+    ratios = [one.certificate.ratio for one in model.deciders() if isinstance(one, SingleModel)]
     return None if None in ratios else min((ratio for ratio in ratios if ratio is not None), default=None)
 
 

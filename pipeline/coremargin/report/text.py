@@ -16,7 +16,7 @@ WORKING_SET = "rows that the driver keeps in memory and solves on"
 _CARRY = "rows that carry the proof: they alone show that no more is possible"
 _NEAR = "rows near the margin with dual weights of their own: the proof rests on them, and on sums over all others"
 #: Explanations for templates.
-GLOSSARY = {"pool": WORKING_SET, "coreset": _CARRY, "near": _NEAR}
+GLOSSARY = {"working_set": WORKING_SET, "coreset": _CARRY, "near": _NEAR}
 
 
 def explain_coreset(*, value: bool) -> str:

@@ -10,7 +10,7 @@ from nightmare import Adversary, circle
 from numpy.typing import NDArray
 
 from coremargin.maths.active.coreset import active_coreset_svm, draws_of, share_shown
-from coremargin.maths.pool import solve_pool
+from coremargin.maths.hard_margin import solve_hard_margin
 from coremargin.maths.published_bounds import any_row, labels_asked
 
 Labelled: TypeAlias = tuple[NDArray[np.float64], NDArray[np.int64]]
@@ -36,7 +36,7 @@ def test_figure_2_finds_the_margin_of_all_rows(rng: np.random.Generator, epsilon
         return int(signs[row])
 
     found = active_coreset_svm(X, oracle, epsilon, T=300, seed=1)
-    best = solve_pool(X, signs, intercept=False).upper
+    best = solve_hard_margin(X, signs, intercept=False).upper
     assert (signs * (X @ found.h)).min() >= (1 - epsilon) * best
     assert len(set(asked)) == len(asked) == found.asked
     assert len(found.C) <= any_row(float(np.linalg.norm(X, axis=1).max()), best, epsilon) + 1
@@ -60,7 +60,7 @@ def test_any_row_of_the_circle_can_be_cut_off() -> None:
     X = circle(24)
     for row in (0, 5, 23):
         signs = np.where(np.arange(24) == row, -1, 1)
-        assert solve_pool(X, signs, intercept=True).upper > 0.01
+        assert solve_hard_margin(X, signs, intercept=True).upper > 0.01
 
 
 def test_how_long_a_hypothesis_has_to_last() -> None:

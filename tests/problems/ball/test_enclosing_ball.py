@@ -203,10 +203,12 @@ def test_about_one_read_proves_it(kind: str, features: int, most: float) -> None
 def test_little_memory_takes_more_reads_and_proves_the_same(room: int) -> None:
     """Rows that leave the working set raise the bounds of their chunks."""
     rows = rows_like("normal", 20_000, 10)
-    problem = EnclosingBall(ArraySource(rows, None, chunk_rows=100), 1e-9, sample_bytes=40_000, pool_bytes=room * 40)
+    problem = EnclosingBall(
+        ArraySource(rows, None, chunk_rows=100), 1e-9, sample_bytes=40_000, working_set_bytes=room * 40
+    )
     states, _ = states_of(problem)
     assert states[-1].status == "certified"
-    assert max(len(state.working_set) for state in states) <= max(room, problem.pool_rows) + 1
+    assert max(len(state.working_set) for state in states) <= max(room, problem.working_set_rows) + 1
     assert np.linalg.norm(rows.astype(np.float64) - states[-1].best, axis=1).max() <= states[-1].upper
 
 
@@ -309,7 +311,7 @@ def test_outliers_take_about_as_many_reads(planted: int) -> None:
 def test_a_million_rows(kind: str, features: int, most: float) -> None:
     """The reads that the tables of the design promise."""
     rows = rows_like(kind, 1_000_000, features)
-    problem = EnclosingBall(ArraySource(rows, None, chunk_rows=2500), 1e-9, pool_bytes=1 << 30)
+    problem = EnclosingBall(ArraySource(rows, None, chunk_rows=2500), 1e-9, working_set_bytes=1 << 30)
     states, reads = states_of(problem)
     assert states[-1].status == "certified"
     assert reads <= most

@@ -278,9 +278,9 @@ def test_little_memory_takes_more_reads_and_proves_the_same(room: int) -> None:
     """Rows that leave the working set raise the bounds of their chunks."""
     rows = rows_like("normal", 10_000, 5)
     source = ArraySource(rows, None, chunk_rows=100)
-    problem = EnclosingEllipsoid(source, 1e-6, sample_bytes=20_000, pool_bytes=solver_bytes(5) + room * 60)
-    small = replace(problem, pool_bytes=solver_bytes(5))
-    object.__setattr__(small, "pool_bytes", room * 60)  # too little for a check, not for a working set
+    problem = EnclosingEllipsoid(source, 1e-6, sample_bytes=20_000, working_set_bytes=solver_bytes(5) + room * 60)
+    small = replace(problem, working_set_bytes=solver_bytes(5))
+    object.__setattr__(small, "working_set_bytes", room * 60)  # too little for a check, not for a working set
     states, _ = states_of(small)
     assert states[-1].status == "certified"
     reached = states[-1].best.levels(states[-1].frame.coordinates(rows.astype(np.float64))).max()
@@ -318,7 +318,9 @@ def test_what_has_no_ellipsoid_is_refused() -> None:
     for sample in (200, 10**6):
         with pytest.raises(BadRow, match="all rows are equal.*choose one_class ball"):
             states_of(EnclosingEllipsoid(ArraySource(rows, None, chunk_rows=10), 1e-6, sample_bytes=sample))
-    wide = EnclosingEllipsoid(ArraySource(np.zeros((10, 784), np.float32), None, chunk_rows=10), 1e-6, pool_bytes=10**8)
+    wide = EnclosingEllipsoid(
+        ArraySource(np.zeros((10, 784), np.float32), None, chunk_rows=10), 1e-6, working_set_bytes=10**8
+    )
     with pytest.raises(UsageError, match=r"expected at most 1\d\d features .* found 784"):
         wide.check()
 
@@ -339,6 +341,8 @@ def test_what_has_no_ellipsoid_is_refused() -> None:
 def test_a_million_rows(kind: str, features: int, most: float) -> None:
     """The reads that the tables of the design promise."""
     rows = rows_like(kind, 1_000_000, features)
-    states, reads = states_of(EnclosingEllipsoid(ArraySource(rows, None, chunk_rows=2500), 1e-6, pool_bytes=1 << 30))
+    states, reads = states_of(
+        EnclosingEllipsoid(ArraySource(rows, None, chunk_rows=2500), 1e-6, working_set_bytes=1 << 30)
+    )
     assert states[-1].status == "certified"
     assert reads <= most

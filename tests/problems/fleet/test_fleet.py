@@ -93,7 +93,7 @@ def hard_fleet(source: ArraySource, **options: Any) -> Fleet:
     choice: dict[str, Any] = {"against_rest": True, "costs": (None,), "folds": 0, "seed": 0} | options
 
     def make(view: Any, cost: Any) -> HardMargin:
-        return HardMargin(view, 1e-6, sample_share=0.2, sample_bytes=2_000, pool_bytes=1 << 20)
+        return HardMargin(view, 1e-6, sample_share=0.2, sample_bytes=2_000, working_set_bytes=1 << 20)
 
     kind = HardMargins()
     return Fleet(source, fleet_plan(source, make, **choice).with_same_stages(), kind, 1 << 20)

@@ -206,7 +206,7 @@ def test_a_small_working_set_still_certifies(
 ) -> None:
     """With room for a few rows only, rows leave the working set, come back when needed, and block bounds stay true."""
     X, y = make_separable(6000, 5, margin=0.02)
-    run = solve(X, y, 1e-4, intercept=intercept, pool_bytes=1, chunk_rows=100, block_chunks=4, **SMALL_SAMPLE)
+    run = solve(X, y, 1e-4, intercept=intercept, working_set_bytes=1, chunk_rows=100, block_chunks=4, **SMALL_SAMPLE)
     pools = [set(state.working_set.ids.tolist()) for state in run.states]
     assert any(before - after for before, after in itertools.pairwise(pools))
     assert_certificate(run)
@@ -397,18 +397,18 @@ def test_a_damaged_claim_is_seen_by_the_judges(make_separable: Maker) -> None:
 def test_a_problem_is_described_by_its_options() -> None:
     """The working set holds at least 4 (d + 2) rows, however small its memory; paper and any-violator never skip."""
     source = ArraySource(np.eye(6), [0, 1] * 3)
-    assert HardMargin(source, 0.1, pool_bytes=1).pool_rows == 32
-    assert HardMargin(source, 0.1, pool_bytes=48 * 1000).pool_rows == 1000
+    assert HardMargin(source, 0.1, working_set_bytes=1).working_set_rows == 32
+    assert HardMargin(source, 0.1, working_set_bytes=48 * 1000).working_set_rows == 1000
     for strategy in ("paper", "any-violator"):
         problem = HardMargin(source, 0.1, strategy=strategy)  # type: ignore[arg-type]
         assert not problem.skip(problem.start()).any()
 
 
-@pytest.mark.parametrize("pool_bytes", [1, 1 << 24])
-def test_the_histogram_of_a_read_in_stages_counts_each_row_once(make_separable: Maker, pool_bytes: int) -> None:
+@pytest.mark.parametrize("working_set_bytes", [1, 1 << 24])
+def test_the_histogram_of_a_read_in_stages_counts_each_row_once(make_separable: Maker, working_set_bytes: int) -> None:
     """Each row is counted once, even with a small working set, and no row lies within the margin."""
     X, y = make_separable(3000, 4)
-    run = solve(X, y, 1e-3, pool_bytes=pool_bytes, **SMALL_SAMPLE)
+    run = solve(X, y, 1e-3, working_set_bytes=working_set_bytes, **SMALL_SAMPLE)
     state = run.states[run.states[0].stages]
     assert state.in_stages
     assert state.histogram.min() >= 0

@@ -18,7 +18,7 @@ from coremargin.data.writer import StoreWriter
 from coremargin.engine.executors import InProcess
 from coremargin.errors import BadRow, Interrupted, SpecError
 from coremargin.learn.train import Progress, train_job
-from coremargin.maths.pool import solve_pool
+from coremargin.maths.hard_margin import solve_hard_margin
 from coremargin.problems.hard.strategies.linear_program import ENOUGH, FIRST, ROWS
 from coremargin.problems.hard.strategies.perceptron import Perceptron
 from coremargin.problems.hard.strategies.walk import WalkBlock
@@ -79,14 +79,14 @@ def test_the_perceptron_is_the_algorithm_of_the_lecture(
     model = coremargin.train(store, out=tmp_path / "m", **words)
     run, margins = run_of(tmp_path / "m"), y * (X @ w + constant * last)
     walk = run["walk"]
-    assert (walk["updates"], walk["passes"], run["pool_rows"]) == (mistakes, passes, len(added))
+    assert (walk["updates"], walk["passes"], run["working_set_rows"]) == (mistakes, passes, len(added))
     low, high = margins[y > 0].min(), margins[y < 0].min()
     own = ((low + high) / 2 if intercept else min(low, high)) / np.linalg.norm(w)
     assert walk["lower"] == pytest.approx(own, rel=1e-5)
-    best = solve_pool(X, y, intercept=intercept)
+    best = solve_hard_margin(X, y, intercept=intercept)
     square = 2 * (longest**2 + best.b**2) if intercept else longest**2
     assert mistakes <= square / best.upper**2 * (1 + 1e-6) <= walk["updates_at_most"] * (1 + 2e-6)
-    touched = solve_pool(X[sorted(added)], y[sorted(added)], intercept=intercept)
+    touched = solve_hard_margin(X[sorted(added)], y[sorted(added)], intercept=intercept)
     assert model.certificate.upper == pytest.approx(touched.upper)
     assert model.certificate.lower >= walk["lower"] > 0
     assert coremargin.verify(tmp_path / "m", store).ok
@@ -122,7 +122,7 @@ def test_linear_programs_are_those_of_the_lecture(tmp_path: Path, make_separable
     model = coremargin.train(store, strategy="lp", epsilon=1e-9, out=tmp_path / "m")
     run = run_of(tmp_path / "m")
     last = json.loads((tmp_path / "m" / "rounds.jsonl").read_text().splitlines()[-1])
-    assert run["pool_rows"] <= FIRST + ROWS * run["scans"]
+    assert run["working_set_rows"] <= FIRST + ROWS * run["scans"]
     margins = y * (X.astype(np.float64) @ model.w + model.b)
     assert margins.min() >= model.certificate.lower > 0
     whole = linprog(

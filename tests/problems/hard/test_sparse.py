@@ -151,7 +151,7 @@ def test_a_restored_sparse_state_continues_to_the_same_bits(
 ) -> None:
     """Interrupted after any scan, states and summaries written as plain arrays and read back end with the same bits."""
     X, y = documents(rng, n, d, words=8, margin=0.5)
-    whole = solve(X, y, 1e-4, strategy=strategy, chunk_rows=20, pool_bytes=200 * 150, **SMALL_SAMPLE)
+    whole = solve(X, y, 1e-4, strategy=strategy, chunk_rows=20, working_set_bytes=200 * 150, **SMALL_SAMPLE)
     assert whole.last.round >= 2
     for k in {0, whole.last.round // 2, whole.last.round - 1}:
         arrays = whole.states[k].to_arrays()
@@ -166,7 +166,7 @@ def test_a_restored_sparse_state_continues_to_the_same_bits(
 def test_block_bounds_of_sparse_rows_hold(rng: np.random.Generator) -> None:
     """Bounds hold for every row outside the working set, after rows have left a working set with room for few."""
     X, y = documents(rng, 900, 30, words=5, margin=0.5)
-    run = solve(X, y, 1e-3, pool_bytes=1, chunk_rows=30, block_chunks=3, **SMALL_SAMPLE)
+    run = solve(X, y, 1e-3, working_set_bytes=1, chunk_rows=30, block_chunks=3, **SMALL_SAMPLE)
     assert_certificate(run)
     assert_bounds_hold(run, rng)
 
@@ -198,8 +198,8 @@ def test_a_pool_of_sparse_rows_is_measured_by_its_values(rng: np.random.Generato
     """Memory for rows is that of their values, not of d numbers each; few features count in full."""
     wide, y = documents(rng, 50, 4000)
     narrow = csr_array(wide[:, :40])
-    assert HardMargin(ArraySource(wide, y), 0.1, pool_bytes=1 << 20).pool_rows > 2000
-    assert HardMargin(ArraySource(narrow, y), 0.1, pool_bytes=1 << 20).pool_rows == (1 << 20) // (8 * 40)
+    assert HardMargin(ArraySource(wide, y), 0.1, working_set_bytes=1 << 20).working_set_rows > 2000
+    assert HardMargin(ArraySource(narrow, y), 0.1, working_set_bytes=1 << 20).working_set_rows == (1 << 20) // (8 * 40)
 
 
 # real data

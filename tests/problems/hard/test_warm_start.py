@@ -242,7 +242,7 @@ def test_the_cached_working_set_is_small(make_separable: Maker) -> None:
     """At most half of a small store stays, and bounds hold for the others."""
     X, y = make_separable(3000, 10, margin=0.2)
     rows = Rows(X, y)
-    run = trained(rows, near_share=0.8, pool_bytes=1 << 30)
+    run = trained(rows, near_share=0.8, working_set_bytes=1 << 30)
     assert len(run.last.working_set) > 1500
     kept = HardMarginState.from_arrays(run.problem.warm_start_state(run.last, ALL))
     assert len(kept.known_ids) <= 1500

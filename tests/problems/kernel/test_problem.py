@@ -190,7 +190,7 @@ def test_a_full_working_set_replaces_rows_that_carry_nothing() -> None:
     memory = f"{int(4 * 620**2 / 0.75) + 32 * 620} B"
     model = _train(X, y, memory=memory, gamma=0.5, epsilon=1e-3, on_round=rounds.append)
     assert model.status == "certified"
-    assert max(record["pool_rows"] for record in rounds) < 640
+    assert max(record["working_set_rows"] for record in rounds) < 640
     assert sum(record["new_rows"] for record in rounds) > 700
 
 

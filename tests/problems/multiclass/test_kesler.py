@@ -13,9 +13,9 @@ from scipy.sparse import csr_array
 from coremargin.data.arrays import ArraySource
 from coremargin.engine.plan import plan_blocks
 from coremargin.errors import LabelError, UsageError
+from coremargin.maths.hard_margin import solve_hard_margin
 from coremargin.maths.kesler import KeslerSolution, solve_kesler
 from coremargin.maths.kesler_apart import solve_apart
-from coremargin.maths.pool import solve_pool
 from coremargin.problems.multiclass import kesler
 from coremargin.problems.multiclass.kesler import KeslerMargin
 
@@ -67,7 +67,7 @@ def test_two_classes_are_a_hyperplane_times_root_two() -> None:
     """Through the origin the margin is root 2 times that of one hyperplane."""
     X, y = separable(4, 300, 6, 2)
     state = solve(KeslerMargin(ArraySource(X, y, chunk_rows=50), 1e-6, intercept=False))
-    plane = solve_pool(X, 2 * y - 1, intercept=False)
+    plane = solve_hard_margin(X, 2 * y - 1, intercept=False)
     assert state.lower == pytest.approx(np.sqrt(2) * plane.upper, rel=2e-6)
 
 

@@ -18,7 +18,7 @@ from coremargin.problems.job import TrainJob
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
-    from coremargin.models.single import Single
+    from coremargin.models.single import SingleModel
     from coremargin.problems.common.messages import Pairs
     from coremargin.problems.kind import Outcome
 
@@ -39,17 +39,17 @@ class LongestJob(TrainJob, frozen=True, kw_only=True):
 class LengthClaims(messages.Claims):
     """A length, which is maximised."""
 
-    def verdict(self, outcome: Outcome, model: Single, epsilon: float, thing: str) -> list[str]:
+    def verdict(self, outcome: Outcome, model: SingleModel, epsilon: float, thing: str) -> list[str]:
         """What is proven of the length."""
         if model.status == "certified":
             return [f"certified: no row of {model.rows:,} is longer than {model.certificate.upper!r}."]
         return [f"stopped before the proof was complete: {outcome.run['reason']}."]
 
-    def driver_memory(self, outcome: Outcome, model: Single) -> tuple[str, str]:
+    def driver_memory(self, outcome: Outcome, model: SingleModel) -> tuple[str, str]:
         """One row."""
-        return "rows", f"{outcome.run['pool_rows']:,} rows in memory"
+        return "rows", f"{outcome.run['working_set_rows']:,} rows in memory"
 
-    def describe(self, model: Single, rows: str) -> Pairs:
+    def describe(self, model: SingleModel, rows: str) -> Pairs:
         """Both bounds."""
         claims = model.certificate
         return [("length", f"at least {claims.lower!r}, at most {claims.upper!r} for {rows}")]

@@ -10,7 +10,7 @@ import numpy as np
 from coremargin.errors import UsageError
 from coremargin.maths.rows import lengths
 from coremargin.models.decision import Scorer
-from coremargin.models.single import Single
+from coremargin.models.single import SingleModel
 
 if TYPE_CHECKING:
     from coremargin.maths.scaling import Scaling
@@ -43,7 +43,7 @@ class LengthScorer(Scorer):
 
 
 @dataclass(frozen=True, eq=False)
-class LongestModel(Single):
+class LongestModel(SingleModel):
     """The coreset is the row."""
 
     WHAT = "a row"

@@ -147,7 +147,7 @@ class LongestRow(BaseProblem[LongestState, Longest]):
             lower=state.lower,
             lower_now=state.lower,
             upper=state.upper,
-            pool_rows=one,
+            working_set_rows=one,
             coreset_rows=one,
             new_rows=one,
         )

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.maths.evidence import share_of
-from coremargin.maths.pool import solve_pool
+from coremargin.maths.hard_margin import solve_hard_margin
 
 if TYPE_CHECKING:
     from coremargin.maths.margin import Array
@@ -82,7 +82,7 @@ def share_shown(rows: int, attempt: int, delta: float) -> float:
 
 def _svm(X: Array, y: NDArray[np.int8]) -> tuple[Array, float]:
     """SVM(C), and its margin rho on C. Raises ValueError if no hyperplane through the origin separates the rows."""
-    found = solve_pool(X, y, intercept=False)
+    found = solve_hard_margin(X, y, intercept=False)
     rho = float((y * (X @ found.w)).min())
     if found.status == "zero" or rho <= 0:
         raise ValueError("expected labels that a hyperplane through the origin separates, found none that does")

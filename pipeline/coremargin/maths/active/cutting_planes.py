@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Trained:
+class PerceptronResult:
     """w (d,), not of unit length; updates: number of updates."""
 
     w: Array
     updates: int
 
 
-def perceptron(z: Array, start: Array, most: int = 10_000_000) -> Trained:
+def perceptron(z: Array, start: Array, most: int = 10_000_000) -> PerceptronResult:
     """Perceptron updates from w = start until z.w > 0 for all rows z = y x (n, d).
 
     Each update adds the row with the least z.w, the first of equal ones, as in section 4.1. The paper updates for z.w <
@@ -39,7 +39,7 @@ def perceptron(z: Array, start: Array, most: int = 10_000_000) -> Trained:
     for updates in range(most + 1):
         worst = int(scores.argmin())
         if scores[worst] > 0:
-            return Trained(w, updates)
+            return PerceptronResult(w, updates)
         w = w + z[worst]
         scores = scores + products[worst] if products is not None else z @ w
     raise ValueError(f"expected rows that a hyperplane separates within {most} updates, found none that does")

@@ -15,7 +15,7 @@ import numpy as np
 import scipy.linalg as sla
 from numpy.typing import NDArray
 
-from coremargin.maths.pool import solve_pool
+from coremargin.maths.hard_margin import solve_hard_margin
 from coremargin.maths.rows import lengths
 from coremargin.maths.span import span_of
 
@@ -93,7 +93,7 @@ def chebyshev(space: VersionSpace) -> tuple[Array, float]:
     text and all uses mean the largest one inside. Raises ValueError if the interior is empty.
     """
     ones = np.ones(len(space.planes), np.int8)
-    found = solve_pool(space.planes, ones, intercept=False)
+    found = solve_hard_margin(space.planes, ones, intercept=False)
     margin = float((space.planes @ found.w).min())
     if found.status == "zero" or margin <= 0:
         raise ValueError("expected labels that a hyperplane separates, found none that does")

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.maths.breakdown import exact_sum
+from coremargin.maths.hard_margin import hulls_meet, solve_hard_margin
 from coremargin.maths.margin import gamma
-from coremargin.maths.pool import hulls_meet, solve_pool
 from coremargin.maths.row_model import RowModel
 from coremargin.maths.rows import lengths, weighted_sum
 from coremargin.maths.soft_margin import balanced, hinge_dual, penalty, relative_gap
@@ -58,18 +58,18 @@ def largest_margins(answered: Answered, last: Hypothesis, method: Method, *, int
     found, weights = Hypothesis.empty(d, k, soft=False), answered.weights.copy()
     lower, upper = np.zeros(k), np.full(k, np.inf)
     for plane in range(k):
-        pool = answered.against(plane)
-        if not pool.both_classes:
-            found.b[plane] = float(pool.signs[0])
+        working_set = answered.against(plane)
+        if not working_set.both_classes:
+            found.b[plane] = float(working_set.signs[0])
             continue
-        solution = METHODS[method].solve(pool, intercept=intercept, epsilon=epsilon)
-        meet, solution = hulls_meet(pool.rows, pool.signs, solution, intercept=intercept)
+        solution = METHODS[method].solve(working_set, intercept=intercept, epsilon=epsilon)
+        meet, solution = hulls_meet(working_set.rows, working_set.signs, solution, intercept=intercept)
         weights[:, plane], upper[plane] = solution.weights, solution.upper
         if solution.status == "zero":
             return Fitted(last, weights, lower, upper, plane, "contradiction" if meet else "stalled")
         found.w[plane], found.b[plane] = solution.w, solution.b
         found.slab[plane] = (1.0 - epsilon) * solution.upper
-        lower[plane] = margin_below(pool.rows, pool.signs, solution.w, solution.b)
+        lower[plane] = margin_below(working_set.rows, working_set.signs, solution.w, solution.b)
     return Fitted(found, weights, lower, upper)
 
 
@@ -79,14 +79,14 @@ def least_values(answered: Answered, last: Hypothesis, loss: Loss, cost: float, 
     found, weights = Hypothesis.empty(d, k, soft=True), np.zeros(answered.weights.shape)
     lower, upper = np.zeros(k), np.full(k, np.inf)
     for plane in range(k):
-        pool = answered.against(plane)
-        if not pool.both_classes:
-            found.b[plane] = float(pool.signs[0])
+        working_set = answered.against(plane)
+        if not working_set.both_classes:
+            found.b[plane] = float(working_set.signs[0])
             continue
         begin = np.append(last.w[plane], last.b[plane] if intercept else 0.0) if last.soft else np.zeros(d + 1)
-        best = _minimum(pool, begin, loss, cost, intercept=intercept)
+        best = _minimum(working_set, begin, loss, cost, intercept=intercept)
         if best.gap > ENOUGH:  # C is so large that nothing but the margin counts, where there is one
-            best = min([best, *_by_margin(pool, loss, cost, intercept=intercept)], key=lambda found: found.gap)
+            best = min([best, *_by_margin(working_set, loss, cost, intercept=intercept)], key=lambda found: found.gap)
         found.w[plane], found.b[plane], found.slab[plane] = best.point[:-1], best.point[-1], 1.0
         weights[:, plane], lower[plane], upper[plane] = best.duals, best.lower, best.upper
     return Fitted(found, weights, lower, upper)
@@ -102,10 +102,12 @@ class _Soft:
     upper: float
 
     @classmethod
-    def of(cls, pool: WorkingSet, point: Array, duals: Array, loss: Loss, cost: float, *, intercept: bool) -> _Soft:
+    def of(
+        cls, working_set: WorkingSet, point: Array, duals: Array, loss: Loss, cost: float, *, intercept: bool
+    ) -> _Soft:
         """With its bounds."""
-        upper = _value_above(pool, point, loss, cost)
-        lower = _bound_below(pool, duals, loss, cost, intercept=intercept)
+        upper = _value_above(working_set, point, loss, cost)
+        lower = _bound_below(working_set, duals, loss, cost, intercept=intercept)
         return cls(point, duals, min(lower, upper), upper)
 
     @property
@@ -114,23 +116,33 @@ class _Soft:
         return relative_gap(self.upper, self.lower)
 
 
-def _minimum(pool: WorkingSet, begin: Array, loss: Loss, cost: float, *, intercept: bool) -> _Soft:
+def _minimum(working_set: WorkingSet, begin: Array, loss: Loss, cost: float, *, intercept: bool) -> _Soft:
     """The least value; dual weights are in balance where there is an intercept."""
-    kind, row_c = LOSSES[loss], np.full(len(pool), cost)
+    kind, row_c = LOSSES[loss], np.full(len(working_set), cost)
     curvatures, limit = kind.curvature(row_c)
-    model = RowModel(np.zeros(len(begin)), pool.rows, pool.signs, intercept, np.ones(len(pool)), curvatures, limit)
+    model = RowModel(
+        np.zeros(len(begin)),
+        working_set.rows,
+        working_set.signs,
+        intercept,
+        np.ones(len(working_set)),
+        curvatures,
+        limit,
+    )
     point, duals = kind.minimise(model, begin, None, TOLERANCE)
     if not kind.names_duals:
         duals = model.duals(model.margins(point))
     duals = np.clip(duals, 0.0, limit)
     if intercept:
-        fitting = balanced(duals, pool.signs, np.minimum(limit, 2 * duals.max(initial=0.0)), float(pool.signs @ duals))
+        fitting = balanced(
+            duals, working_set.signs, np.minimum(limit, 2 * duals.max(initial=0.0)), float(working_set.signs @ duals)
+        )
         duals = np.zeros(len(duals)) if fitting is None else np.clip(fitting, 0.0, limit)
     point = point if intercept else np.append(point[:-1], 0.0)
-    found = _Soft.of(pool, point, duals, loss, cost, intercept=intercept)
+    found = _Soft.of(working_set, point, duals, loss, cost, intercept=intercept)
     if found.gap > ENOUGH and intercept and not kind.curves:  # where C is small b decides, and hardly changes the value
-        offset = _best_offset(pool.signs, pool.rows @ point[:-1])
-        other = _Soft.of(pool, np.append(point[:-1], offset), duals, loss, cost, intercept=True)
+        offset = _best_offset(working_set.signs, working_set.rows @ point[:-1])
+        other = _Soft.of(working_set, np.append(point[:-1], offset), duals, loss, cost, intercept=True)
         found = min(found, other, key=lambda one: one.gap)
     return found
 
@@ -143,48 +155,48 @@ def _best_offset(signs: NDArray[np.int8], values: Array) -> float:
     return float(ends[order][int(np.argmax(slope >= 0))])
 
 
-def _by_margin(pool: WorkingSet, loss: Loss, cost: float, *, intercept: bool) -> list[_Soft]:
+def _by_margin(working_set: WorkingSet, loss: Loss, cost: float, *, intercept: bool) -> list[_Soft]:
     """The hypothesis of the largest margin, so long that no row loses; none where no hyperplane separates the rows."""
-    hard = solve_pool(pool.rows, pool.signs, intercept=intercept)
-    margin = margin_below(pool.rows, pool.signs, hard.w, hard.b) if hard.status != "zero" else 0.0
+    hard = solve_hard_margin(working_set.rows, working_set.signs, intercept=intercept)
+    margin = margin_below(working_set.rows, working_set.signs, hard.w, hard.b) if hard.status != "zero" else 0.0
     if not margin > 0:
         return []
-    v = weighted_sum(pool.rows, pool.signs * hard.weights)
+    v = weighted_sum(working_set.rows, working_set.signs * hard.weights)
     duals = hard.weights * (2.0 if intercept else 1.0) / float(v @ v)
     if loss == "hinge" and duals.max() > cost:
         return []
     point = np.append(hard.w, hard.b) / margin
-    point *= 1.0 + 1.1 * float(_margin_errors(pool, point).max())  # so that no margin can be found below 1
-    return [_Soft.of(pool, point, duals, loss, cost, intercept=intercept)]
+    point *= 1.0 + 1.1 * float(_margin_errors(working_set, point).max())  # so that no margin can be found below 1
+    return [_Soft.of(working_set, point, duals, loss, cost, intercept=intercept)]
 
 
-def _value_above(pool: WorkingSet, point: Array, loss: Loss, cost: float) -> float:
+def _value_above(working_set: WorkingSet, point: Array, loss: Loss, cost: float) -> float:
     """The value of a hypothesis, rounded up: by more than its margins may be off where they are added up otherwise."""
-    margins = pool.signs * (pool.rows @ point[:-1] + point[-1])
+    margins = working_set.signs * (working_set.rows @ point[:-1] + point[-1])
     shrinkage = penalty(point[:-1], np.ones(len(point) - 1))
 
     def value(margins: Array) -> float:
         return shrinkage + cost * float(LOSSES[loss].value(margins).sum())
 
-    return max(value(margins) * (1 + ROUNDING), value(margins - _margin_errors(pool, point)) * (1 + SUMMED))
+    return max(value(margins) * (1 + ROUNDING), value(margins - _margin_errors(working_set, point)) * (1 + SUMMED))
 
 
-def _margin_errors(pool: WorkingSet, point: Array) -> Array:
+def _margin_errors(working_set: WorkingSet, point: Array) -> Array:
     """Bounds (m,) on the error of margins, here and in the verifier, which allows as much again."""
-    sizes = lengths(pool.rows) * float(np.linalg.norm(point[:-1]))
-    sizes = np.where(sizes > LONG, np.minimum(sizes, abs(pool.rows) @ np.abs(point[:-1])), sizes)
+    sizes = lengths(working_set.rows) * float(np.linalg.norm(point[:-1]))
+    sizes = np.where(sizes > LONG, np.minimum(sizes, abs(working_set.rows) @ np.abs(point[:-1])), sizes)
     return np.asarray(3.0 * gamma(len(point) + 8) * (sizes + abs(point[-1]) + 1.0))
 
 
-def _bound_below(pool: WorkingSet, duals: Array, loss: Loss, cost: float, *, intercept: bool) -> float:
+def _bound_below(working_set: WorkingSet, duals: Array, loss: Loss, cost: float, *, intercept: bool) -> float:
     """The lower bound that dual weights prove, rounded down; at least 0.
 
     For rows far from the origin their sum loses digits, and so does the imbalance of the weights.
     """
     total = LOSSES[loss].dual_total(duals, np.full(len(duals), cost))
-    v, sizes = weighted_sum(pool.rows, pool.signs * duals), lengths(pool.rows)
+    v, sizes = weighted_sum(working_set.rows, working_set.signs * duals), lengths(working_set.rows)
     terms = 2 * float(duals.sum()) + float(v @ v)
-    apart = abs(exact_sum((pool.signs * duals).tolist())) if intercept else 0.0
+    apart = abs(exact_sum((working_set.signs * duals).tolist())) if intercept else 0.0
     off = gamma(len(duals) + 8) * float(duals @ sizes) + 1.01 * apart * float(sizes.max(initial=0.0))
     lost = 1.01 * apart + off * (float(np.linalg.norm(v)) + 0.5 * off)
     return max(0.0, hinge_dual(total, v, np.ones(len(v))) - max(ROUNDING * terms, lost + SUMMED * terms))

@@ -65,7 +65,7 @@ class ActiveKind(Kind[ActiveJob, "ActiveMargin", "Model"]):
 
     def driver_memory(self, outcome: Outcome) -> tuple[str, str]:
         """The rows from which questions are chosen."""
-        return "rows", f"{outcome.run['pool_rows']:,} rows, from which questions are chosen"
+        return "rows", f"{outcome.run['working_set_rows']:,} rows, from which questions are chosen"
 
     def describe(self, path: Path, model: Model, made: Sequence[tuple[str, str]]) -> list[str]:
         """Classes, margin, evidence."""

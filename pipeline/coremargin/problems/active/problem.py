@@ -43,7 +43,7 @@ from coremargin.problems.common.map_rounding import (
     value_rounding,
 )
 from coremargin.problems.common.sample import SAMPLE_BYTES, SAMPLE_SHARE
-from coremargin.problems.common.sizes import float64_row_bytes, pool_row_bytes
+from coremargin.problems.common.sizes import float64_row_bytes, working_set_row_bytes
 from coremargin.problems.soft.losses.table import LOSSES
 
 if TYPE_CHECKING:
@@ -420,7 +420,7 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
             hypothesis=state.hypothesis,
             known=state.known,
             drawn=np.sort(order),
-            sent=np.sort(order[: SENT_BYTES // pool_row_bytes(self.source)]),
+            sent=np.sort(order[: SENT_BYTES // working_set_row_bytes(self.source)]),
             keep=max(1, self.resident_rows // (2 * self.blocks)),
             dtype=self.source.dtype.name,
             chunk_rows=self.source.chunk_rows,
@@ -462,7 +462,7 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
             lower=lower,
             lower_now=lower,
             upper=upper,
-            pool_rows=len(state.resident),
+            working_set_rows=len(state.resident),
             coreset_rows=len(state.answered.support),
             new_rows=state.new_rows,
             more={"labels": len(state.answered) + draws, "attempt": state.attempt, "draws": draws},

@@ -124,5 +124,5 @@ def _several(model: Json, run: Json, records: Sequence[Json], rows: Mapping[str,
 
 def _columns(precision: Precision, *, soft: bool) -> tuple[Column, ...]:
     bounds = rounds.bare_bounds(precision, "Dual", "Value") if soft else rounds.bare_bounds(precision)
-    memory = rounds.counted("Rows in memory", "pool_rows")
+    memory = rounds.counted("Rows in memory", "working_set_rows")
     return (rounds.NUMBER, rounds.KIND, *bounds, memory, *rounds.CHUNKS, *rounds.COSTS)

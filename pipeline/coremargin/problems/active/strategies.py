@@ -19,8 +19,8 @@ from coremargin.maths.active.centres import CentreName, centre_of
 from coremargin.maths.active.cutting_planes import nearest
 from coremargin.maths.active.slabs import slab_of_labelled
 from coremargin.maths.breakdown import quiet
+from coremargin.maths.hard_margin import HardMarginSolution, solve_hard_margin
 from coremargin.maths.margin import dual_vector, projections, upper_bound
-from coremargin.maths.pool import PoolSolution, solve_pool
 from coremargin.maths.rows import lengths
 from coremargin.maths.span import span_of
 
@@ -56,10 +56,10 @@ class Asking:
 class Method(ABC):
     """Methods have no state: ``table.py`` knows them by name, and the rows answered are all that they go by."""
 
-    def solve(self, pool: WorkingSet, *, intercept: bool, epsilon: float) -> PoolSolution:
+    def solve(self, working_set: WorkingSet, *, intercept: bool, epsilon: float) -> HardMarginSolution:
         """The hypothesis of rows with labels, of both classes, and its weights: here that of the largest margin."""
-        start = pool.weights if pool.take(pool.support).both_classes else None
-        return solve_pool(pool.rows, pool.signs, intercept=intercept, start=start)
+        start = working_set.weights if working_set.take(working_set.support).both_classes else None
+        return solve_hard_margin(working_set.rows, working_set.signs, intercept=intercept, start=start)
 
     @abstractmethod
     def pick(self, asking: Asking) -> int:
@@ -100,34 +100,38 @@ SHARE = 0.99
 class Slab(Method):
     """Instead of the largest margin at least 1 - epsilon of it, by projections on segments (Remark A)."""
 
-    def solve(self, pool: WorkingSet, *, intercept: bool, epsilon: float) -> PoolSolution:
+    def solve(self, working_set: WorkingSet, *, intercept: bool, epsilon: float) -> HardMarginSolution:
         """From the weights of the last slab, the two points being sums of rows.
 
         Through the origin: all rows y x are one class, the origin the other, which never moves; half of that slab, from
         the origin to the middle, is what stands for the other side.
         """
-        flat = span_of(pool.rows, 0.0).flat
-        rows, signs, weights = (flat, pool.signs, pool.weights) if intercept else _around_origin(flat, pool)
+        flat = span_of(working_set.rows, 0.0).flat
+        rows, signs, weights = (
+            (flat, working_set.signs, working_set.weights) if intercept else _around_origin(flat, working_set)
+        )
         begun = weights if all((weights[signs == sign] > 0).any() for sign in (1, -1)) else None
         try:
             slab = slab_of_labelled(rows, signs, SHARE * epsilon * (1 if intercept else 2), begun, most=STEPS)
         except ValueError:
-            return solve_pool(pool.rows, pool.signs, intercept=intercept)
-        found = slab.weights[: len(pool)]
-        across = dual_vector(pool.rows, pool.signs, found)
+            return solve_hard_margin(working_set.rows, working_set.signs, intercept=intercept)
+        found = slab.weights[: len(working_set)]
+        across = dual_vector(working_set.rows, working_set.signs, found)
         w = across / np.linalg.norm(across)
-        b = -float(found @ projections(pool.rows, w[:, None])[:, 0]) / 2 if intercept else 0.0
-        return PoolSolution(w, b, found, upper_bound(pool.rows, pool.signs, found, intercept), "optimal")
+        b = -float(found @ projections(working_set.rows, w[:, None])[:, 0]) / 2 if intercept else 0.0
+        return HardMarginSolution(
+            w, b, found, upper_bound(working_set.rows, working_set.signs, found, intercept), "optimal"
+        )
 
     def pick(self, asking: Asking) -> int:
         """The nearest to the middle."""
         return int(asking.sizes.argmin())
 
 
-def _around_origin(flat: Array, pool: WorkingSet) -> tuple[Array, NDArray[np.int8], Array]:
+def _around_origin(flat: Array, working_set: WorkingSet) -> tuple[Array, NDArray[np.int8], Array]:
     """Rows y x (m + 1, q) as one class and the origin as the other, with their signs and weights."""
-    rows = np.vstack([flat * pool.signs[:, None], np.zeros(flat.shape[1])])
-    return rows, np.append(np.ones(len(pool), np.int8), np.int8(-1)), np.append(pool.weights, 1.0)
+    rows = np.vstack([flat * working_set.signs[:, None], np.zeros(flat.shape[1])])
+    return rows, np.append(np.ones(len(working_set), np.int8), np.int8(-1)), np.append(working_set.weights, 1.0)
 
 
 class Centred(Method):
@@ -138,12 +142,12 @@ class Centred(Method):
 
     def pick(self, asking: Asking) -> int:
         """The nearest to the centre, by angle; to the hyperplane where the version space is too thin for its centre."""
-        pool = asking.answered
-        constant = float(np.sqrt((lengths(pool.rows) ** 2).mean())) if asking.intercept else 0.0
+        working_set = asking.answered
+        constant = float(np.sqrt((lengths(working_set.rows) ** 2).mean())) if asking.intercept else 0.0
         seed = int(asking.chance.integers(2**31))
         try:
             with quiet():
-                w, b = centre_of(self.name, pool.rows, pool.signs, constant=constant, seed=seed)
+                w, b = centre_of(self.name, working_set.rows, working_set.signs, constant=constant, seed=seed)
         except (ValueError, ArithmeticError):
             return int(asking.sizes.argmin())
         if not np.isfinite([*w, b]).all():

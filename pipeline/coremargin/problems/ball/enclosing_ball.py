@@ -44,7 +44,7 @@ from coremargin.problems.common.balls import SLAB_BYTES
 from coremargin.problems.common.classes import check_scale
 from coremargin.problems.common.driver_rows import WorkingSet, isin_ids
 from coremargin.problems.common.sample import SAMPLE_BYTES, SAMPLE_SHARE, sample_chunks
-from coremargin.problems.common.sizes import pool_row_bytes
+from coremargin.problems.common.sizes import working_set_row_bytes
 from coremargin.problems.common.stages import Stages, plan_stages, scan_position
 from coremargin.problems.common.state_arrays import state_from_arrays, state_to_arrays
 from coremargin.problems.common.warm_start import ids_appended_to_last_chunk, most_cached_rows
@@ -132,13 +132,13 @@ class EnclosingBall(BaseProblem[BallState, DistanceSummary]):
     """The smallest ball around all rows of weight above 0.
 
     epsilon in (0, 1). only: the label of the rows that count; None: all do. outliers: so many rows may be left out, as
-    ``outlier_counts`` reads it; None: none. pool_bytes: memory for the working set.
+    ``outlier_counts`` reads it; None: none. working_set_bytes: memory for the working set.
     """
 
     epsilon: float
     only: Any = None
     outliers: int | str | None = None
-    pool_bytes: int = 256 << 20
+    working_set_bytes: int = 256 << 20
     sample_share: float = SAMPLE_SHARE
     sample_bytes: int = SAMPLE_BYTES
 
@@ -161,24 +161,28 @@ class EnclosingBall(BaseProblem[BallState, DistanceSummary]):
     # Sizes
 
     @property
-    def pool_rows(self) -> int:
+    def working_set_rows(self) -> int:
         """How many rows the working set may hold."""
-        return max(min(4 * (self.source.features + 2), 1000), self.pool_bytes // pool_row_bytes(self.source))
+        return max(
+            min(4 * (self.source.features + 2), 1000), self.working_set_bytes // working_set_row_bytes(self.source)
+        )
 
     @property
     def memory_need(self) -> MemoryNeed:
         """Room for the rows that the first read may send."""
         sample = sum(np.ptp(self.source.span(chunk)) for chunk in self.sample_chunks)
         rows = min(self.source.rows, int(sample + KEEP * self.source.rows))
-        size = rows * pool_row_bytes(self.source)
-        return MemoryNeed(self.pool_bytes, size, rows, "far rows", "with less, chunks are read again")
+        size = rows * working_set_row_bytes(self.source)
+        return MemoryNeed(self.working_set_bytes, size, rows, "far rows", "with less, chunks are read again")
 
     @cached_property
     def sample_chunks(self) -> list[int]:
         """The chunks of the first stage; all chunks of a small store."""
         codes = () if self.enclosed.code is None else (self.enclosed.code,)
         most = max(SMALL_BYTES, int(self.sample_share * self.source.nbytes))
-        return sample_chunks(self.source, codes, self.sample_share, min(most, self.sample_bytes, self.pool_bytes))
+        return sample_chunks(
+            self.source, codes, self.sample_share, min(most, self.sample_bytes, self.working_set_bytes)
+        )
 
     @cached_property
     def stages(self) -> Stages:
@@ -241,7 +245,7 @@ class EnclosingBall(BaseProblem[BallState, DistanceSummary]):
         source, radius = self.source, state.radius
         chunks = np.flatnonzero(~self.skip(state))
         coming = sum(np.ptp(source.span(chunk)) for chunk in chunks[[0, -1]]) / 2 * len(chunks) if len(chunks) else 1
-        room = max(1, self.pool_rows - len(state.working_set)) / coming
+        room = max(1, self.working_set_rows - len(state.working_set)) / coming
         first = not len(state.working_set)
         longest = float(source.scalars().max_norm.max())
         # Rows that a read leaves unproven may differ by less than float32's rounding, as rows on a sphere do.
@@ -366,9 +370,9 @@ class EnclosingBall(BaseProblem[BallState, DistanceSummary]):
 
     def _with_room(self, state: BallState) -> BallState:
         """The state with at most as many rows as there is room for: those farthest from the centre."""
-        if len(state.working_set) <= self.pool_rows:
+        if len(state.working_set) <= self.working_set_rows:
             return state
-        stay = outermost(state.working_set, self._distances(state), self.pool_rows // 2)
+        stay = outermost(state.working_set, self._distances(state), self.working_set_rows // 2)
         return self._keep_only(state, stay)
 
     def _keep_only(self, state: BallState, stay: NDArray[np.bool_]) -> BallState:
@@ -465,7 +469,7 @@ class EnclosingBall(BaseProblem[BallState, DistanceSummary]):
             lower=state.lower,
             lower_now=state.lower,
             upper=state.upper,
-            pool_rows=len(state.working_set),
+            working_set_rows=len(state.working_set),
             coreset_rows=len(state.support),
             new_rows=state.new_rows,
             **scan_position(state.round, state.stage, state.stages, going_on=going_on),

@@ -18,7 +18,7 @@ from coremargin.report.numbers import NO_BREAK, percent_up, plain_bounds, relati
 if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.models.ball import BallModel
-    from coremargin.models.single import Single
+    from coremargin.models.single import SingleModel
     from coremargin.problems.ball.enclosing_ball import BallState, EnclosingBall
     from coremargin.problems.common.messages import Pairs
     from coremargin.problems.kind import Outcome
@@ -68,7 +68,7 @@ class BallJob(TrainJob, frozen=True, kw_only=True):
 class RadiusClaims(messages.Claims):
     """A radius, which is minimised."""
 
-    def verdict(self, outcome: Outcome, model: Single, epsilon: float, thing: str) -> list[str]:
+    def verdict(self, outcome: Outcome, model: SingleModel, epsilon: float, thing: str) -> list[str]:
         """What is proven of the radius."""
         claims, rows = model.certificate, describe_rows(model, outcome.run)
         lower, upper = plain_bounds(claims.lower, claims.upper)
@@ -83,11 +83,11 @@ class RadiusClaims(messages.Claims):
         known = f"{rows} lie within {upper} of the centre, no ball has a radius below {lower or 0}"
         return messages.describe_stop(outcome, known, epsilon)
 
-    def driver_memory(self, outcome: Outcome, model: Single) -> tuple[str, str]:
+    def driver_memory(self, outcome: Outcome, model: SingleModel) -> tuple[str, str]:
         """The working set."""
         return messages.describe_working_set(outcome, model)
 
-    def describe(self, model: Single, rows: str) -> Pairs:
+    def describe(self, model: SingleModel, rows: str) -> Pairs:
         """Both bounds, with every digit."""
         claims = model.certificate
         return [

@@ -41,7 +41,11 @@ def render(
     counted = rounds.counted
     columns = (
         *(rounds.NUMBER, rounds.KIND, *rounds.bare_bounds(claims.precision)),
-        *(counted("Working set", "pool_rows"), counted("Coreset", "coreset_rows"), counted("New rows", "new_rows")),
+        *(
+            counted("Working set", "working_set_rows"),
+            counted("Coreset", "coreset_rows"),
+            counted("New rows", "new_rows"),
+        ),
         *(*rounds.CHUNKS, *rounds.COSTS),
     )
     view = pages.view(model, run, records, columns, name)

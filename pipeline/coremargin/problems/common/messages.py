@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from coremargin.maths.mapping import FeatureMap
-    from coremargin.models.single import Single
+    from coremargin.models.single import SingleModel
     from coremargin.problems.kind import Outcome
 
 Pairs = list[tuple[str, str]]
 
 
-def claimed_bounds(model: Single) -> dict[str, Any]:
+def claimed_bounds(model: SingleModel) -> dict[str, Any]:
     """The claims as flat keys, for ``--json``."""
     certificate = model.record["certificate"]
     return {key: certificate[key] for key in ("epsilon", "lower", "upper", "ratio", "coreset_rows")}
@@ -41,7 +41,7 @@ def describe_maps(maps: Sequence[FeatureMap]) -> Pairs:
     return [("map", f"{maps[0].KIND}, to {maps[0].width:,} features{each}; what is claimed is about mapped rows")]
 
 
-def describe_model(path: Path, model: Single, made: Sequence[tuple[str, str]], claims: Pairs) -> list[str]:
+def describe_model(path: Path, model: SingleModel, made: Sequence[tuple[str, str]], claims: Pairs) -> list[str]:
     """Lines about a model; claims: about its proof; made: when, and what it cost."""
     intercept = "" if model.parameters.get("intercept", True) else ", through the origin"
     scaling: Pairs = []
@@ -61,13 +61,13 @@ def describe_model(path: Path, model: Single, made: Sequence[tuple[str, str]], c
     return facts([*pairs, *made])
 
 
-def describe_classes(model: Single) -> str:
+def describe_classes(model: SingleModel) -> str:
     """The labels; of two classes with their signs."""
     signs = (" (negative)", " (positive)") if len(model.classes) == 2 else ("",) * len(model.classes)
     return listed([f"{label!r}{sign}" for label, sign in zip(model.classes, signs, strict=True)])
 
 
-def describe_rows(model: Single) -> str:
+def describe_rows(model: SingleModel) -> str:
     """The rows that a certificate is about: all, or all outside of a fold."""
     view = model.record.get("view") or {}
     if view.get("fold") is not None:
@@ -75,13 +75,13 @@ def describe_rows(model: Single) -> str:
     return "all rows"
 
 
-def describe_ratio(model: Single) -> tuple[str, str]:
+def describe_ratio(model: SingleModel) -> tuple[str, str]:
     """The proven share of the best possible, and the requested one."""
     share = model.certificate.ratio
     return "ratio", f"{'not known' if share is None else repr(share)}, epsilon {model.certificate.epsilon}"
 
 
-def describe_coreset(model: Single) -> tuple[str, str]:
+def describe_coreset(model: SingleModel) -> tuple[str, str]:
     """The number of rows in the coreset, with an explanation."""
     claims = model.certificate
     return "coreset", f"{claims.coreset_rows:,} {explain_coreset(value=claims.is_value)}"
@@ -105,29 +105,32 @@ def describe_stop(outcome: Outcome, known: str, epsilon: float) -> list[str]:
     ]
 
 
-def describe_working_set(outcome: Outcome, model: Single) -> tuple[str, str]:
+def describe_working_set(outcome: Outcome, model: SingleModel) -> tuple[str, str]:
     """The rows in the driver's memory, if the proof rests on some of them."""
     carry = model.certificate.coreset_rows
-    return "rows", f"{outcome.run['pool_rows']:,} rows in memory; the proof rests on the coreset, {carry:,} of them"
+    return (
+        "rows",
+        f"{outcome.run['working_set_rows']:,} rows in memory; the proof rests on the coreset, {carry:,} of them",
+    )
 
 
 class Claims(Protocol):
     """Messages about the claims of one certificate."""
 
-    def verdict(self, outcome: Outcome, model: Single, epsilon: float, thing: str) -> list[str]:
+    def verdict(self, outcome: Outcome, model: SingleModel, epsilon: float, thing: str) -> list[str]:
         """The proven claims; thing: a noun for the model, such as "hyperplane"."""
 
-    def driver_memory(self, outcome: Outcome, model: Single) -> tuple[str, str]:
+    def driver_memory(self, outcome: Outcome, model: SingleModel) -> tuple[str, str]:
         """The rows that the driver held in memory: a word, and a sentence."""
 
-    def describe(self, model: Single, rows: str) -> Pairs:
+    def describe(self, model: SingleModel, rows: str) -> Pairs:
         """The claims with every digit; rows: the rows that they are about."""
 
 
 class MarginClaims(Claims):
     """A margin, which is maximised."""
 
-    def verdict(self, outcome: Outcome, model: Single, epsilon: float, thing: str) -> list[str]:
+    def verdict(self, outcome: Outcome, model: SingleModel, epsilon: float, thing: str) -> list[str]:
         """The margin, and the upper bound; kinds override this to report that nothing separates the classes."""
         claims, rows = model.certificate, model.rows
         lower, upper = plain_bounds(claims.lower, claims.upper)
@@ -140,11 +143,11 @@ class MarginClaims(Claims):
         known = f"margin proven so far {lower or 'none'}, best possible {possible}"
         return describe_stop(outcome, known, epsilon)
 
-    def driver_memory(self, outcome: Outcome, model: Single) -> tuple[str, str]:
+    def driver_memory(self, outcome: Outcome, model: SingleModel) -> tuple[str, str]:
         """The working set."""
         return describe_working_set(outcome, model)
 
-    def describe(self, model: Single, rows: str) -> Pairs:
+    def describe(self, model: SingleModel, rows: str) -> Pairs:
         """The margin and its bound."""
         claims = model.certificate
         return [
@@ -158,7 +161,7 @@ class MarginClaims(Claims):
 class ValueClaims(Claims):
     """The value of an objective, which is minimised."""
 
-    def verdict(self, outcome: Outcome, model: Single, epsilon: float, thing: str) -> list[str]:
+    def verdict(self, outcome: Outcome, model: SingleModel, epsilon: float, thing: str) -> list[str]:
         """The value of a soft margin, and its lower bound."""
         claims = model.certificate
         lower, upper = plain_bounds(claims.lower, claims.upper)
@@ -173,18 +176,18 @@ class ValueClaims(Claims):
             known = f"value over all rows {upper}, best possible at least {lower}"
         return describe_stop(outcome, known, epsilon)
 
-    def driver_memory(self, outcome: Outcome, model: Single) -> tuple[str, str]:
+    def driver_memory(self, outcome: Outcome, model: SingleModel) -> tuple[str, str]:
         """The near-margin rows, or all rows."""
-        pool_rows, near = outcome.run["pool_rows"], model.certificate.coreset_rows
-        if pool_rows == model.rows:
+        working_set_rows, near = outcome.run["working_set_rows"], model.certificate.coreset_rows
+        if working_set_rows == model.rows:
             text = f"all {model.rows:,} rows were in memory one by one"
         elif in_parts(outcome.rounds):
-            text = f"{pool_rows:,} rows at a time; others were sent a part at a time, as needed"
+            text = f"{working_set_rows:,} rows at a time; others were sent a part at a time, as needed"
         else:
-            text = f"{pool_rows:,} rows near the margin were sent one by one, the others as sums"
+            text = f"{working_set_rows:,} rows near the margin were sent one by one, the others as sums"
         return "rows", text + (f"; the proof rests on the coreset, {near:,} rows near the margin" if near else "")
 
-    def describe(self, model: Single, rows: str) -> Pairs:
+    def describe(self, model: SingleModel, rows: str) -> Pairs:
         """The loss, the value and its bound."""
         claims, parameters = model.certificate, model.parameters
         weight = parameters["class_weight"]

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
     from coremargin.engine.problem import AnyProblem
     from coremargin.models.model import Model
-    from coremargin.models.single import Single
+    from coremargin.models.single import SingleModel
     from coremargin.problems.common.result import OneProblem
     from coremargin.problems.job import TrainJob
     from coremargin.problems.kind import Outcome
 
 J = TypeVar("J", bound="TrainJob")
 P = TypeVar("P", bound="AnyProblem")
-M = TypeVar("M", bound="Single")
+M = TypeVar("M", bound="SingleModel")
 H = TypeVar("H", bound="OneProblem[Any, Any]")
 
 

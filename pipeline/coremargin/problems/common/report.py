@@ -135,13 +135,13 @@ def _beyond(run: Json) -> bool:
 def margin_columns(precision: numbers.Precision) -> tuple[Column, ...]:
     """The columns of the table of rounds of a margin."""
     counted = rounds.counted
-    pool = (
-        counted("Working set", "pool_rows", text.WORKING_SET),
+    working_set = (
+        counted("Working set", "working_set_rows", text.WORKING_SET),
         counted("Coreset", "coreset_rows", text.explain_coreset(value=False)),
     )
     found = (counted("New rows", "new_rows"), counted("Rows below", "rows_below"))
     head = (rounds.NUMBER, rounds.KIND, *rounds.bare_bounds(precision))
-    return (*head, *pool, *found, *rounds.CHUNKS, *rounds.COSTS)
+    return (*head, *working_set, *found, *rounds.CHUNKS, *rounds.COSTS)
 
 
 def margin_view(

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from coremargin.data.parts import parts_of
 from coremargin.data.view import bytes_read
-from coremargin.maths.compact import compact, light, poured
+from coremargin.maths.compact import compact, concatenate_and_free, in_smaller_form
 from coremargin.maths.rows import Rows, take
 from coremargin.maths.stopping import may_stop
 from coremargin.problems.common.classes import mask_zero_weights, zero_weight_error
@@ -108,7 +108,7 @@ def read_labelled_samples(sources: Sequence[Source], chunks: list[int], *, stay:
             for part in parts_of(source, chunk):
                 code = mask_zero_weights(part.codes, part.weights)
                 mine = np.flatnonzero(code >= 0)
-                found.append(light(take(part.rows, mine)) if stay else take(part.rows, mine))
+                found.append(in_smaller_form(take(part.rows, mine)) if stay else take(part.rows, mine))
                 if source is first:
                     ids.append(mine + part.start)
                     codes.append(code[mine])
@@ -117,7 +117,7 @@ def read_labelled_samples(sources: Sequence[Source], chunks: list[int], *, stay:
     read = [bytes_read(first, count), *(0 for _ in sources[1:])]
     known = np.concatenate(ids), np.concatenate(codes), np.concatenate(weights) if weights else None
     return [
-        LabelledSample(chunks, known[0], compact(found) if stay else poured(found), *known[1:], nbytes)
+        LabelledSample(chunks, known[0], compact(found) if stay else concatenate_and_free(found), *known[1:], nbytes)
         for found, nbytes in zip(rows, read, strict=True)
     ]
 

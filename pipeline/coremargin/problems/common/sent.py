@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from coremargin.data.parts import parts_of
 from coremargin.maths import rows as row_ops
-from coremargin.maths.compact import compact, light
+from coremargin.maths.compact import compact, in_smaller_form
 from coremargin.maths.rows import Rows
 from coremargin.problems.common.classes import mask_zero_weights
 from coremargin.problems.common.sample import Sample, weights_of
@@ -110,7 +110,7 @@ class AllRows:
     def sample(self, source: Source, chunks: list[int], *, stay: bool = False) -> Sample:
         """The rows of some of the chunks, as ``read_sample`` returns them."""
         sent = self.sent.where(np.isin(self.sent.ids // source.chunk_rows, chunks))
-        rows = compact([light(rows) for _, rows, _ in sent.parts]) if stay else sent.rows
+        rows = compact([in_smaller_form(rows) for _, rows, _ in sent.parts]) if stay else sent.rows
         return Sample(chunks, sent.ids, rows, sent.signs, weights_of(source, sent.ids, chunks))
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:

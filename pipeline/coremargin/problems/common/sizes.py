@@ -14,7 +14,7 @@ KEEP_SHARE, KEEP_BYTES_LEAST, KEEP_BYTES_MOST = 0.01, 4 << 20, 64 << 20
 #: A scan may send at least this many rows of any length, within the most bytes: rcv1 takes 5 scans instead of 30.
 KEEP_ROWS_LEAST = 1000
 #: A working set has room for the rows that this many scans may send.
-POOL_SCANS = 4
+WORKING_SET_SCANS = 4
 
 
 def row_bytes(source: Source) -> int:
@@ -28,15 +28,15 @@ def float64_row_bytes(source: Source) -> int:
     return row_bytes(source) * (8 + index) // (source.dtype.itemsize + index)
 
 
-def pool_row_bytes(source: Source) -> int:
+def working_set_row_bytes(source: Source) -> int:
     """Bytes of a row in a working set: dense as it is read, sparse in float64; few features are solved dense."""
     if not source.sparse:
         return row_bytes(source)
     return 8 * source.features if source.features <= NARROW else max(1, float64_row_bytes(source))
 
 
-def rows_sent(source: Source, pool_rows: int) -> int:
-    """Rows that one scan may send for a hard margin, to a working set of at most ``pool_rows``.
+def rows_sent(source: Source, working_set_rows: int) -> int:
+    """Rows that one scan may send for a hard margin, to a working set of at most ``working_set_rows``.
 
     These are more rows than violate the bound now: rows just above it would violate that of the next hypothesis. On 1e6
     x 100, sending only violators takes a third scan; sending the lowest 5,000 rows does not.
@@ -44,10 +44,14 @@ def rows_sent(source: Source, pool_rows: int) -> int:
     size = max(1, row_bytes(source))
     least = max(KEEP_BYTES_LEAST, KEEP_ROWS_LEAST * size)  # w of many features is carried by many rows
     most_bytes = min(max(KEEP_SHARE * source.nbytes, least), KEEP_BYTES_MOST)
-    return max(1, min(int(most_bytes) // size, pool_rows // POOL_SCANS))
+    return max(1, min(int(most_bytes) // size, working_set_rows // WORKING_SET_SCANS))
 
 
-def pool_wanted(source: Source) -> int:
+def wanted_working_set_rows(source: Source) -> int:
     """About how many rows a working set can use: those that scans may send; all, if rows are wide."""
     every = source.rows
-    return every if every < source.features else min(every, POOL_SCANS * rows_sent(source, POOL_SCANS * every))
+    return (
+        every
+        if every < source.features
+        else min(every, WORKING_SET_SCANS * rows_sent(source, WORKING_SET_SCANS * every))
+    )

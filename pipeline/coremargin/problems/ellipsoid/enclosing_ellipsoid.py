@@ -50,7 +50,7 @@ from coremargin.maths.rows import dense, tiles
 from coremargin.problems.common.classes import check_scale
 from coremargin.problems.common.driver_rows import WorkingSet, isin_ids
 from coremargin.problems.common.sample import SAMPLE_BYTES, SAMPLE_SHARE, sample_chunks
-from coremargin.problems.common.sizes import pool_row_bytes
+from coremargin.problems.common.sizes import working_set_row_bytes
 from coremargin.problems.common.stages import Stages, plan_stages, scan_position
 from coremargin.problems.common.state_arrays import part_from_arrays, state_from_arrays, state_to_arrays
 from coremargin.problems.common.warm_start import ids_appended_to_last_chunk, most_cached_rows
@@ -141,13 +141,13 @@ class EllipsoidState:
 class EnclosingEllipsoid(BaseProblem[EllipsoidState, LevelSummary]):
     """The ellipsoid of least volume around all rows of weight above 0.
 
-    epsilon in (0, 1), of the volume. only: the label of the rows that count; None: all do. pool_bytes: memory for the
+    epsilon in (0, 1), of the volume. only: the label of the rows that count; None: all do. working_set_bytes: memory for the
     working set.
     """
 
     epsilon: float
     only: Any = None
-    pool_bytes: int = 256 << 20
+    working_set_bytes: int = 256 << 20
     sample_share: float = SAMPLE_SHARE
     sample_bytes: int = SAMPLE_BYTES
 
@@ -156,12 +156,12 @@ class EnclosingEllipsoid(BaseProblem[EllipsoidState, LevelSummary]):
         self.enclosed.check()
         source = self.source
         need, most = solver_bytes(source.features), source.features
-        if need > self.pool_bytes:
-            while most > 1 and solver_bytes(most) > self.pool_bytes:
+        if need > self.working_set_bytes:
+            while most > 1 and solver_bytes(most) > self.working_set_bytes:
                 most -= 1
             raise UsageError(
                 f"{source.name}: expected at most {most:,} features for an ellipsoid in "
-                f"{format_size(self.pool_bytes)} of memory, found {source.features:,}: Newton's method takes "
+                f"{format_size(self.working_set_bytes)} of memory, found {source.features:,}: Newton's method takes "
                 f"{format_size(need)}; give more memory, leave out columns, or choose one_class ball"
             )
 
@@ -173,24 +173,24 @@ class EnclosingEllipsoid(BaseProblem[EllipsoidState, LevelSummary]):
     # Sizes
 
     @property
-    def pool_rows(self) -> int:
+    def working_set_rows(self) -> int:
         """How many rows the working set may hold, with their coordinates in float64."""
-        size = pool_row_bytes(self.source) + 8 * self.source.features
-        return max(min(4 * (self.source.features + 2), 1000), self.pool_bytes // size)
+        size = working_set_row_bytes(self.source) + 8 * self.source.features
+        return max(min(4 * (self.source.features + 2), 1000), self.working_set_bytes // size)
 
     @property
     def memory_need(self) -> MemoryNeed:
         """Room for the rows that the first read may send."""
         sample = sum(np.ptp(self.source.span(chunk)) for chunk in self.sample_chunks)
         rows = min(self.source.rows, int(sample + KEEP * self.source.rows))
-        size = rows * (pool_row_bytes(self.source) + 8 * self.source.features)
-        return MemoryNeed(self.pool_bytes, size, rows, "outer rows", "with less, chunks are read again")
+        size = rows * (working_set_row_bytes(self.source) + 8 * self.source.features)
+        return MemoryNeed(self.working_set_bytes, size, rows, "outer rows", "with less, chunks are read again")
 
     @cached_property
     def sample_chunks(self) -> list[int]:
         """The chunks of the first stage; all chunks of a small store."""
         codes = () if self.enclosed.code is None else (self.enclosed.code,)
-        return sample_chunks(self.source, codes, self.sample_share, min(self.sample_bytes, self.pool_bytes))
+        return sample_chunks(self.source, codes, self.sample_share, min(self.sample_bytes, self.working_set_bytes))
 
     @cached_property
     def stages(self) -> Stages:
@@ -242,7 +242,7 @@ class EnclosingEllipsoid(BaseProblem[EllipsoidState, LevelSummary]):
         source, level = self.source, float(np.sqrt(max(1, state.frame.rank)))
         chunks = np.flatnonzero(~self.skip(state))
         coming = sum(np.ptp(source.span(chunk)) for chunk in chunks[[0, -1]]) / 2 * len(chunks) if len(chunks) else 1
-        room = max(1, self.pool_rows - len(state.working_set)) / coming
+        room = max(1, self.working_set_rows - len(state.working_set)) / coming
         cut_reference, cut_centre = 1e-100, level
         if state.solved:
             cut_centre = max(level - FORECAST * (level - float(state.cuts.min())), level / 2)
@@ -410,9 +410,9 @@ class EnclosingEllipsoid(BaseProblem[EllipsoidState, LevelSummary]):
 
     def _with_room(self, state: EllipsoidState) -> EllipsoidState:
         """The state with at most as many rows as there is room for: the outermost."""
-        if len(state.working_set) <= self.pool_rows:
+        if len(state.working_set) <= self.working_set_rows:
             return state
-        return self._keep_only(state, outermost(state.working_set, self._levels(state), self.pool_rows // 2))
+        return self._keep_only(state, outermost(state.working_set, self._levels(state), self.working_set_rows // 2))
 
     def _keep_only(self, state: EllipsoidState, stay: NDArray[np.bool_]) -> EllipsoidState:
         """The state with these rows of the working set; the bounds of their chunks hold for the others again."""
@@ -441,7 +441,7 @@ class EnclosingEllipsoid(BaseProblem[EllipsoidState, LevelSummary]):
             lower=state.lower,
             lower_now=state.lower,
             upper=state.upper,
-            pool_rows=len(state.working_set),
+            working_set_rows=len(state.working_set),
             coreset_rows=len(state.support),
             new_rows=state.new_rows,
             **scan_position(state.round, state.stage, state.stages, going_on=going_on),

@@ -17,7 +17,7 @@ from coremargin.report.numbers import NO_BREAK, percent_up, plain_bounds
 if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.models.ellipsoid import EllipsoidModel
-    from coremargin.models.single import Single
+    from coremargin.models.single import SingleModel
     from coremargin.problems.common.messages import Pairs
     from coremargin.problems.ellipsoid.enclosing_ellipsoid import EllipsoidState, EnclosingEllipsoid
     from coremargin.problems.kind import Outcome
@@ -58,7 +58,7 @@ class EllipsoidJob(TrainJob, frozen=True, kw_only=True):
 class VolumeClaims(messages.Claims):
     """A volume, which is minimised, by its volume radius."""
 
-    def verdict(self, outcome: Outcome, model: Single, epsilon: float, thing: str) -> list[str]:
+    def verdict(self, outcome: Outcome, model: SingleModel, epsilon: float, thing: str) -> list[str]:
         """What is proven of the volume."""
         claims, rows = model.certificate, describe_enclosed(model, outcome.run)
         lower, upper = plain_bounds(claims.lower, claims.upper)
@@ -75,11 +75,11 @@ class VolumeClaims(messages.Claims):
         known += f", no ellipsoid has that of a radius below {lower or 0}"
         return messages.describe_stop(outcome, known, epsilon)
 
-    def driver_memory(self, outcome: Outcome, model: Single) -> tuple[str, str]:
+    def driver_memory(self, outcome: Outcome, model: SingleModel) -> tuple[str, str]:
         """The working set."""
         return messages.describe_working_set(outcome, model)
 
-    def describe(self, model: Single, rows: str) -> Pairs:
+    def describe(self, model: SingleModel, rows: str) -> Pairs:
         """Both bounds, with every digit."""
         claims = model.certificate
         return [

@@ -58,7 +58,11 @@ def render(
     gap = rounds.Column("Gap of volumes", lambda row: significant(of_volumes(row, rank)["gap"]))
     table = (
         *(rounds.NUMBER, rounds.KIND, *bounds, gap),
-        *(counted("Working set", "pool_rows"), counted("Coreset", "coreset_rows"), counted("New rows", "new_rows")),
+        *(
+            counted("Working set", "working_set_rows"),
+            counted("Coreset", "coreset_rows"),
+            counted("New rows", "new_rows"),
+        ),
         *(*rounds.CHUNKS, *rounds.COSTS),
     )
     view = pages.view(model, run, records, table, name)

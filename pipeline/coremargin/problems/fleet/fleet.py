@@ -515,7 +515,7 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
             lower=rounds[worst].lower,
             lower_now=rounds[worst].lower_now,
             upper=rounds[worst].upper,
-            pool_rows=len(state.shared_rows),
+            working_set_rows=len(state.shared_rows),
             more=more,
             coreset_rows=sum(each.coreset_rows for each in rounds),
             new_rows=sum(sent),

@@ -248,7 +248,7 @@ class GammaFleet(BaseProblem[GammaState, GammaSummary]):
             lower=rounds[worst].lower,
             lower_now=rounds[worst].lower_now,
             upper=rounds[worst].upper,
-            pool_rows=sum(one.pool_rows for one in rounds),
+            working_set_rows=sum(one.working_set_rows for one in rounds),
             coreset_rows=sum(one.coreset_rows for one in rounds),
             new_rows=sum(one.new_rows for one in rounds),
             more={**more, "worst": rounds[worst].more["worst"]},

@@ -116,9 +116,9 @@ class FleetKind(AnyFleet[FleetJob, "Fleet | GammaFleet"]):
     def driver_memory(self, outcome: Outcome) -> tuple[str, str]:
         """The rows of all members."""
         if in_parts(outcome.rounds):
-            most_rows = max(record["pool_rows"] for record in outcome.rounds)
+            most_rows = max(record["working_set_rows"] for record in outcome.rounds)
             return "rows", f"{most_rows:,} rows at a time; partitions of the others were sent in turn, for all models"
-        return "rows", f"{outcome.run['pool_rows']:,} rows are in memory, each once, for all models"
+        return "rows", f"{outcome.run['working_set_rows']:,} rows are in memory, each once, for all models"
 
     def next_steps(self, outcome: Outcome, job: FleetJob) -> list[str]:
         """A loss, if some classes cannot be separated from the rest."""

@@ -129,7 +129,7 @@ class HardMargins(MemberKind["HardMargin", "HardMarginState"]):
 
     def warm_start_rows(self, problem: HardMargin, members: int) -> int:
         """The pools of all members."""
-        return members * problem.pool_rows
+        return members * problem.working_set_rows
 
 
 @dataclass(frozen=True)

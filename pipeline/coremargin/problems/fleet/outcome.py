@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from coremargin.data.source import Source
     from coremargin.formats.fleet_record import Setting
-    from coremargin.models.single import Single
+    from coremargin.models.single import SingleModel
     from coremargin.problems.common.result import Result
     from coremargin.problems.fleet.fleet import Fleet, FleetState
     from coremargin.problems.fleet.gammas import GammaFleet
@@ -41,7 +41,7 @@ class MemberModel:
     label: Any
     setting: Setting
     fold: int | None
-    model: Single
+    model: SingleModel
 
     @property
     def entry(self) -> dict[str, Any]:

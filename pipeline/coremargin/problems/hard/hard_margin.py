@@ -34,8 +34,8 @@ from numpy.typing import NDArray
 from coremargin.engine.memory_need import MemoryNeed
 from coremargin.engine.problem import CannotWarmStart, Round
 from coremargin.formats.model_files import NEAR_ROWS
+from coremargin.maths.hard_margin import hulls_meet, solve_hard_margin
 from coremargin.maths.margin import Array, best_offset, is_certified, lower_bound, smallest_projections
-from coremargin.maths.pool import hulls_meet, solve_pool
 from coremargin.maths.rows import Rows, as_float64, products, take, vector
 from coremargin.maths.stopping import may_stop
 from coremargin.problems.common.classes import check_scale, class_weights, signs_of
@@ -44,7 +44,7 @@ from coremargin.problems.common.map_rounding import widen_margin_bounds
 from coremargin.problems.common.result import STOPPED, Result, TwoClassProblem
 from coremargin.problems.common.sample import SAMPLE_BYTES, SAMPLE_SHARE, sample_chunks
 from coremargin.problems.common.sent import AllRows, AllRowsProbe, SentRows
-from coremargin.problems.common.sizes import pool_row_bytes, pool_wanted, row_bytes
+from coremargin.problems.common.sizes import row_bytes, wanted_working_set_rows, working_set_row_bytes
 from coremargin.problems.common.stages import Stages, plan_stages, scan_position, stage_growth
 from coremargin.problems.common.warm_start import (
     TOO_MANY,
@@ -88,7 +88,7 @@ ONE_OF, ENOUGH_FOR_STAGES = 5, 10
 class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | WalkSummary]):
     """Maximum-margin separation of two classes.
 
-    epsilon in (0, 1). pool_bytes: memory for the rows of the working set. first_chunks: the chunks of the first stage,
+    epsilon in (0, 1). working_set_bytes: memory for the rows of the working set. first_chunks: the chunks of the first stage,
     where several problems are read together; None: ``sample_chunks``. near_share: the share of the rows, those nearest
     to the hyperplane, that is cached with the model for a warm start.
     """
@@ -96,7 +96,7 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
     epsilon: float
     intercept: bool = True
     strategy: StrategyName = "fast"
-    pool_bytes: int = 256 << 20
+    working_set_bytes: int = 256 << 20
     sample_share: float = SAMPLE_SHARE
     sample_bytes: int = SAMPLE_BYTES
     first_chunks: tuple[int, ...] | None = None
@@ -115,20 +115,22 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
         return self.rule.eager
 
     @property
-    def pool_rows(self) -> int:
+    def working_set_rows(self) -> int:
         """The capacity of the working set in rows."""
-        return max(min(4 * (self.source.features + 2), 1000), self.pool_bytes // pool_row_bytes(self.source))
+        return max(
+            min(4 * (self.source.features + 2), 1000), self.working_set_bytes // working_set_row_bytes(self.source)
+        )
 
     @property
     def memory_need(self) -> MemoryNeed:
         """The memory for the rows that scans may send."""
-        rows = pool_wanted(self.source)
-        size = rows * pool_row_bytes(self.source)
-        return MemoryNeed(self.pool_bytes, size, rows, "candidates", "with less, chunks are read again")
+        rows = wanted_working_set_rows(self.source)
+        size = rows * working_set_row_bytes(self.source)
+        return MemoryNeed(self.working_set_bytes, size, rows, "candidates", "with less, chunks are read again")
 
     @property
     def _rows_sent(self) -> int:
-        return self.rule.rows_sent(self.source, self.pool_rows)
+        return self.rule.rows_sent(self.source, self.working_set_rows)
 
     @property
     def sample_chunks(self) -> list[int]:
@@ -136,7 +138,7 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
         source = self.source
         # With fewer rows than features nearly all rows carry the margin: a sample of them shows little.
         wide = source.rows < source.features
-        limit = max(self.sample_bytes, self.pool_bytes) if wide else self.sample_bytes
+        limit = max(self.sample_bytes, self.working_set_bytes) if wide else self.sample_bytes
         return sample_chunks(source, self.codes, self.sample_share, limit)
 
     @cached_property
@@ -236,7 +238,7 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
 
     def _stage_probe(self, state: HardMarginState, chunks: NDArray[np.intp], *, last: bool) -> MarginProbe:
         """A probe for all rows of these chunks that may matter to later hypotheses."""
-        room = self.pool_rows - len(state.known_ids)
+        room = self.working_set_rows - len(state.known_ids)
         level = min((1 - self.epsilon) * state.upper, 1e300)
         return replace(
             self._plain_probe(state, max(self._rows_sent, room if last else room // 2), len(chunks)),
@@ -378,7 +380,7 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
     def _add_candidates(self, state: HardMarginState, summary: MarginSummary) -> tuple[WorkingSet, HardMarginState]:
         """Add the rows that the scan sent to the working set, after evicting others if there is no room."""
         coming = self.rule.joining(summary, state.newest)
-        if len(state.known_ids) + len(coming) > self.pool_rows and state.upper < state.upper_at_eviction:
+        if len(state.known_ids) + len(coming) > self.working_set_rows and state.upper < state.upper_at_eviction:
             state = self._evict(state.with_near_rows_loaded(), len(coming))
         before = state.working_set
         grown = before.add(coming)
@@ -404,7 +406,7 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
     def _evict(self, state: HardMarginState, coming: int) -> HardMarginState:
         """Drop the rows with the largest margins and no weight. As the upper bound has fallen, this cannot cycle."""
         margins = self._margins(state, state.working_set)
-        stay = state.working_set.lowest(margins, max(0, self.pool_rows - coming))
+        stay = state.working_set.lowest(margins, max(0, self.working_set_rows - coming))
         if state.reading and not state.warm_started:  # rows that stay are counted at the end of the first read
             gone = state.working_set.take(np.setdiff1d(np.arange(len(state.working_set)), stay))
             state = replace(state, histogram=state.histogram + self._histogram(state, gone))
@@ -431,7 +433,7 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
             newest = Hypothesis(working_set.signs[0] * first / np.linalg.norm(first), 0.0)
             return replace(state, working_set=working_set, newest=newest)
         rows, signs = working_set.rows, working_set.signs
-        solution = solve_pool(
+        solution = solve_hard_margin(
             rows,
             signs,
             intercept=self.intercept,
@@ -519,7 +521,7 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
         """The state after a chunk of a walk; the rows that it used join the working set while there is room."""
         walk = cast("WalkState", state.walk).next_chunk(summary.carried, summary.margins)
         sent = summary.margins.sent
-        room = self.pool_rows - len(state.working_set)
+        room = self.working_set_rows - len(state.working_set)
         grown = state.working_set.add(sent.where(np.arange(len(sent)) < room))
         new_rows = len(grown) - len(state.working_set)
         state = replace(state, round=state.round + 1, walk=walk, working_set=grown, new_rows=new_rows)
@@ -594,7 +596,7 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
             lower=state.lower,
             lower_now=state.lower_now,
             upper=state.upper,
-            pool_rows=len(state.known_ids),
+            working_set_rows=len(state.known_ids),
             coreset_rows=len(state.coreset),
             new_rows=state.new_rows,
             rows_below=state.rows_below,
@@ -694,7 +696,7 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
     def warm_start(self, arrays: Mapping[str, Any], difference: Difference) -> HardMarginState:
         """See ``WarmStarts``."""
         return self.warm_start_from(
-            HardMarginState.from_arrays(arrays), difference, RowFetcher(self.source, self.pool_rows)
+            HardMarginState.from_arrays(arrays), difference, RowFetcher(self.source, self.working_set_rows)
         )
 
     def warm_start_from(self, old: HardMarginState, difference: Difference, fetched: RowFetcher) -> HardMarginState:
@@ -750,7 +752,7 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
 
     def _slack(self, state: HardMarginState, every: WorkingSet) -> float:
         """The slack: rows with margins up to this far above the bound are cached; every: the rows of a sample."""
-        room = ROOM_SHARE * self.pool_rows / self.source.rows
+        room = ROOM_SHARE * self.working_set_rows / self.source.rows
         share = min(self.near_share, room)
         if share * len(every) < 1 or not np.isfinite(state.upper):
             return 0.0
@@ -804,7 +806,7 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
             near = self._margins(state, coming) < (1 - self.epsilon) * state.upper + state.slack
             # rows below the bound of their chunk join the working set, so that the bound need not be lowered
             near |= state.block_bounds.below(chunks[mine], coming.rows, coming.signs)
-            if len(state.known_ids) + np.count_nonzero(near) > self.pool_rows:
+            if len(state.known_ids) + np.count_nonzero(near) > self.working_set_rows:
                 raise CannotWarmStart(TOO_MANY)
             beyond, joining = coming.take(np.flatnonzero(~near)), coming.take(np.flatnonzero(near))
             state = replace(

@@ -59,7 +59,7 @@ def hard_margin(job: TrainJob, source: Source, *, strategy: Strategy = "fast", s
         job.epsilon,
         intercept=job.intercept,
         strategy=strategy,
-        pool_bytes=job.memory_bytes // sharing,
+        working_set_bytes=job.memory_bytes // sharing,
         sample_share=job.sample,
     )
 
@@ -91,7 +91,7 @@ class HardMarginKind(TwoClassKind[HardMarginJob, "HardMargin"]):
         from coremargin.problems.hard.generalization import generalization_of
 
         lost = {"near_rows_lost": True} if state.near_rows_lost else {}
-        facts = super().facts(problem, state) | {"pool_limit_rows": problem.pool_rows} | lost
+        facts = super().facts(problem, state) | {"working_set_limit": problem.working_set_rows} | lost
         facts |= {"walk": problem.describe_walk(state)} if state.walk is not None else {}
         bounds = generalization_of(problem.source, problem.result(state), problem.epsilon, intercept=problem.intercept)
         return facts | ({} if bounds is None else {"generalization": bounds})
@@ -126,7 +126,7 @@ class HardMarginKind(TwoClassKind[HardMarginJob, "HardMargin"]):
         """The working set; advice if it was full and chunks were read again."""
         word, text = super().driver_memory(outcome)
         run = outcome.run
-        full = run["pool_rows"] > FULL * run.get("pool_limit_rows", math.inf)
+        full = run["working_set_rows"] > FULL * run.get("working_set_limit", math.inf)
         if full and run.get("stages") and run["bytes_read"] > AGAIN * run["store_bytes"]:
             text += "; it was full: with more --memory less would be read again"
         return word, text

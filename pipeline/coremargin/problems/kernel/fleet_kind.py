@@ -56,7 +56,7 @@ class KernelFleetKind(WorkingSetMessages, AnyFleet[KernelFleetJob, "KernelMargin
 
     def driver_memory(self, outcome: Outcome) -> tuple[str, str]:
         """The kernel matrices."""
-        return "working set", f"the kernel matrix of {outcome.run['pool_rows']:,} rows, for all models"
+        return "working set", f"the kernel matrix of {outcome.run['working_set_rows']:,} rows, for all models"
 
 
 KIND = KernelFleetKind()

@@ -651,7 +651,7 @@ class KernelMargin(BaseProblem[KernelState, KernelSummary]):
         best, newest, more = state.best, state.newest, dict[str, Any]()
         queries, stages = state.round, self.stages.count
         if queries < stages and state.inspected:
-            more = {"pool_expected": self.expected_rows(state), "pool_room": self.capacity.rows}
+            more = {"expected_working_set_rows": self.expected_rows(state), "working_set_room": self.capacity.rows}
         if self.names:
             each = [self.columns.of_setting(k) for k in range(len(self.settings))]
             bounds = [round_bounds(best.lower[own], best.upper[own], hard=self.hard) for own in each]
@@ -671,7 +671,7 @@ class KernelMargin(BaseProblem[KernelState, KernelSummary]):
             lower=lower,
             lower_now=round_bounds(newest.lower, newest.upper, hard=self.hard)[0],
             upper=upper,
-            pool_rows=len(state.working_set),
+            working_set_rows=len(state.working_set),
             coreset_rows=len(state.best.carriers()),
             new_rows=state.new_rows,
             rows_below=state.rows_below,

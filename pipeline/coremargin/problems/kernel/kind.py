@@ -90,7 +90,7 @@ class WorkingSetMessages:
     def describe_working_set(self, problem: KernelMargin, state: KernelState) -> dict[str, Any]:
         """What ``run.json`` states about the working set, and the speed of a user-defined kernel."""
         rate = {} if problem.rate is None else {"kernel_rate": problem.rate}
-        return {"pool": {"capacity": problem.capacity.rows, "dropped": state.dropped}, **rate}
+        return {"working_set": {"capacity": problem.capacity.rows, "dropped": state.dropped}, **rate}
 
     def wanted(self, problem: KernelMargin, state: KernelState) -> MemoryNeed | None:
         """The memory of the expected working set, if it does not fit."""
@@ -98,7 +98,7 @@ class WorkingSetMessages:
 
     def notice(self, record: Mapping[str, Any]) -> str:
         """A warning as soon as the working set is expected to become full."""
-        expected, room = record.get("pool_expected", 0), record.get("pool_room", 0)
+        expected, room = record.get("expected_working_set_rows", 0), record.get("working_set_room", 0)
         if expected <= room:
             return ""
         return (
@@ -149,7 +149,7 @@ class KernelKind(WorkingSetMessages, OneModel[KernelJob, "KernelMargin", "Kernel
 
     def driver_memory(self, outcome: Outcome) -> tuple[str, str]:
         """The kernel matrix."""
-        model, rows = cast("KernelModel", outcome.model), outcome.run["pool_rows"]
+        model, rows = cast("KernelModel", outcome.model), outcome.run["working_set_rows"]
         carriers = model.certificate.coreset_rows
         return "working set", f"the kernel matrix of {rows:,} rows; {carriers:,} of them carry the functions"
 

@@ -19,7 +19,7 @@ from coremargin.data.folder import check_target
 from coremargin.data.locked import Locked
 from coremargin.data.scaled import Scaled
 from coremargin.data.store import Store
-from coremargin.engine.calls import ask_in_order
+from coremargin.engine.calls import map_blocks
 from coremargin.engine.clusters.specs import local_cluster
 from coremargin.errors import UsageError
 from coremargin.formats.local_path import local_path
@@ -262,7 +262,7 @@ class _Reduction:
             _ = both.points
         comparison = Comparison.empty(len(columns), columns.classes)
         probe = ComparisonProbe(both, columns, class_index(class_codes(self.source)))
-        with closing(ask_in_order(executor, self.source, probe)) as found:
+        with closing(map_blocks(executor, self.source, probe)) as found:
             for one in found:
                 comparison = comparison.merge(one)
                 if on_progress is not None:

@@ -75,7 +75,7 @@ def render(model: Json, run: Json, records: Sequence[Json], *, name: str = "MODE
         "kernel": model["kernel"],
         "terms": terms_of(view["parameters"]),
         "commands": with_function(view["commands"], view["parameters"]),
-        "pool": run.get("pool") or {},
+        "working_set": run.get("working_set") or {},
         "several": len(view["classes"]) > 2,
         "reduced": reduced,
         "distance": precision_for(None, reduced.get("distance")).up(reduced.get("distance")),
@@ -87,4 +87,10 @@ def render(model: Json, run: Json, records: Sequence[Json], *, name: str = "MODE
 
 def _columns(precision: Precision) -> tuple[Column, ...]:
     bounds = rounds.bounds(precision)
-    return (rounds.NUMBER, rounds.KIND, *bounds, rounds.counted("Rows in the working set", "pool_rows"), *rounds.COSTS)
+    return (
+        rounds.NUMBER,
+        rounds.KIND,
+        *bounds,
+        rounds.counted("Rows in the working set", "working_set_rows"),
+        *rounds.COSTS,
+    )

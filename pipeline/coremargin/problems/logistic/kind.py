@@ -65,7 +65,10 @@ class LogisticKind(TwoClassKind[LogisticJob, "Logistic"]):
 
     def driver_memory(self, outcome: Outcome) -> tuple[str, str]:
         """A sample."""
-        return "rows", f"{outcome.run['pool_rows']:,} rows of a sample were in memory one by one, all others as sums"
+        return (
+            "rows",
+            f"{outcome.run['working_set_rows']:,} rows of a sample were in memory one by one, all others as sums",
+        )
 
     def report(self, folder: Path, name: str) -> str:
         """One page."""

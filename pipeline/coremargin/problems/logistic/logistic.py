@@ -309,7 +309,7 @@ class Logistic(TwoClassProblem[LogisticState, LogisticSummary]):
             lower=lower,
             lower_now=lower,
             upper=state.primal,
-            pool_rows=state.sample_rows,
+            working_set_rows=state.sample_rows,
             coreset_rows=0,
             new_rows=0,
         )

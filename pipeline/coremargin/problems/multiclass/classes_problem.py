@@ -297,7 +297,7 @@ class ClassesProblem(BaseProblem[ClassesState, ClassesSummary]):
             lower=state.lower if state.round else -np.inf,
             lower_now=state.lower_now,
             upper=state.upper,
-            pool_rows=state.rows_held,
+            working_set_rows=state.rows_held,
             coreset_rows=len(state.proof),
             new_rows=state.new_rows,
             rows_below=state.rows_below,

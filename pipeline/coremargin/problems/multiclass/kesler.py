@@ -24,7 +24,7 @@ from coremargin.maths.rows import dense, lengths, take
 from coremargin.maths.span import span_of
 from coremargin.problems.common.classes import check_scale
 from coremargin.problems.common.driver_rows import ClassRows
-from coremargin.problems.common.sizes import pool_wanted, rows_sent
+from coremargin.problems.common.sizes import rows_sent, wanted_working_set_rows
 from coremargin.problems.common.warm_start import most_cached_rows
 from coremargin.problems.common.zone import Zone
 from coremargin.problems.multiclass.classes_problem import ClassesProblem
@@ -65,7 +65,7 @@ class KeslerMargin(ClassesProblem):
     def memory_need(self) -> MemoryNeed:
         """Memory for the rows that scans may send."""
         classes, p = self.shape
-        rows = pool_wanted(self.source)
+        rows = wanted_working_set_rows(self.source)
         size = rows * 8 * (p + classes)
         return MemoryNeed(self.memory_bytes, size, rows, "candidates", "with less, there are more scans")
 

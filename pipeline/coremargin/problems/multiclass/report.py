@@ -45,4 +45,4 @@ def render(
 
 def _columns(precision: Precision) -> tuple[Column, ...]:
     bounds = rounds.bounds(precision)
-    return (rounds.NUMBER, rounds.KIND, *bounds, rounds.counted("Rows in memory", "pool_rows"), *rounds.COSTS)
+    return (rounds.NUMBER, rounds.KIND, *bounds, rounds.counted("Rows in memory", "working_set_rows"), *rounds.COSTS)

@@ -66,7 +66,7 @@ from coremargin.problems.common.map_rounding import margin_rounding, widen_margi
 from coremargin.problems.common.result import TwoClassProblem
 from coremargin.problems.common.sample import SAMPLE_BYTES, SAMPLE_SHARE, sample_chunks
 from coremargin.problems.common.sent import AllRows, AllRowsProbe
-from coremargin.problems.common.sizes import pool_row_bytes, pool_wanted
+from coremargin.problems.common.sizes import wanted_working_set_rows, working_set_row_bytes
 from coremargin.problems.common.stages import Stages, plan_stages, stage_growth
 from coremargin.problems.common.warm_start import TOO_MANY, RowFetcher, appended_to_last_chunk, most_cached_rows
 from coremargin.problems.hard.block_bounds import BlockBounds
@@ -180,8 +180,8 @@ class OutlierMargin(TwoClassProblem[OutlierState, Summary]):
     @property
     def memory_need(self) -> MemoryNeed:
         """Memory for the rows of the search, dense, and for what the first read sends."""
-        rows = min(self.source.rows, max(4 * self.keep + WORKING_SET_ROWS, pool_wanted(self.source)))
-        size = rows * max(8 * self.source.features, 2 * pool_row_bytes(self.source))
+        rows = min(self.source.rows, max(4 * self.keep + WORKING_SET_ROWS, wanted_working_set_rows(self.source)))
+        size = rows * max(8 * self.source.features, 2 * working_set_row_bytes(self.source))
         return MemoryNeed(self.memory_bytes, size, rows, "candidates", "with less, chunks are read again")
 
     @property
@@ -224,7 +224,7 @@ class OutlierMargin(TwoClassProblem[OutlierState, Summary]):
     @cached_property
     def first_read(self) -> FirstRead:
         """The first read of the store."""
-        most = self.memory_bytes // (2 * pool_row_bytes(self.source))
+        most = self.memory_bytes // (2 * working_set_row_bytes(self.source))
         return FirstRead(self.source, self.codes, self.stages, self.ks, self.intercept, self.keep, self.ordinary, most)
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> OutlierState:

@@ -57,7 +57,7 @@ def describe_round(state: OutlierState) -> Round:
         lower=state.lower,
         lower_now=state.lower_now,
         upper=state.upper,
-        pool_rows=state.rows_held,
+        working_set_rows=state.rows_held,
         new_rows=state.new_rows,
         coreset_rows=sum(len(search.certificates) for search in state.searches),
         more=figures | enumeration_figures(state),

@@ -278,7 +278,7 @@ class SoftProblem(TwoClassProblem[SoftState, Any]):
             lower=lower,
             lower_now=lower,
             upper=state.upper,
-            pool_rows=held,
+            working_set_rows=held,
             coreset_rows=len(state.bounds.near_ids),
             new_rows=last_scan.near_rows,
             rows_below=last_scan.rows_below,

@@ -86,7 +86,7 @@ def render(
 
 
 def _columns(precision: Precision) -> tuple[Column, ...]:
-    near = (rounds.counted("Near-margin rows", "pool_rows"), rounds.counted("Rows below 1", "rows_below"))
+    near = (rounds.counted("Near-margin rows", "working_set_rows"), rounds.counted("Rows below 1", "rows_below"))
     bounds = rounds.bare_bounds(precision, "Dual", "Value")
     return (rounds.NUMBER, rounds.KIND, *bounds, *near, *rounds.CHUNKS, *rounds.COSTS)
 

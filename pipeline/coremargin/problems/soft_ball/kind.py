@@ -17,7 +17,7 @@ from coremargin.report.numbers import NO_BREAK, percent_up, plain_bounds, relati
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
-    from coremargin.models.single import Single
+    from coremargin.models.single import SingleModel
     from coremargin.models.soft_ball import SoftBallModel
     from coremargin.problems.common.messages import Pairs
     from coremargin.problems.kind import Outcome
@@ -62,7 +62,7 @@ class SoftBallJob(BallJob, frozen=True, kw_only=True):
 class MeanSquareClaims(messages.Claims):
     """The mean square of the distances of the farthest share of the rows, which is minimised."""
 
-    def verdict(self, outcome: Outcome, model: Single, epsilon: float, thing: str) -> list[str]:
+    def verdict(self, outcome: Outcome, model: SingleModel, epsilon: float, thing: str) -> list[str]:
         """What is proven of the value, and the radius."""
         claims, radius = model.certificate, getattr(model, "radius", 0.0)
         lower, upper = plain_bounds(claims.lower, claims.upper)
@@ -78,12 +78,12 @@ class MeanSquareClaims(messages.Claims):
             known = f"mean squared distance of the farthest {share} {upper}, best possible at least {lower}"
         return messages.describe_stop(outcome, known, epsilon)
 
-    def driver_memory(self, outcome: Outcome, model: Single) -> tuple[str, str]:
+    def driver_memory(self, outcome: Outcome, model: SingleModel) -> tuple[str, str]:
         """The band."""
-        rows = f"{outcome.run['pool_rows']:,} rows near the radius were sent one by one, those outside as sums"
+        rows = f"{outcome.run['working_set_rows']:,} rows near the radius were sent one by one, those outside as sums"
         return "rows", f"{rows}; the proof names {model.certificate.coreset_rows:,} of them"
 
-    def describe(self, model: Single, rows: str) -> Pairs:
+    def describe(self, model: SingleModel, rows: str) -> Pairs:
         """The radius, the value and its bound, with every digit."""
         claims = model.certificate
         value = "not known: no scan of all rows was finished"

@@ -34,7 +34,7 @@ from coremargin.data.view import bytes_read
 from coremargin.engine.memory_need import MemoryNeed
 from coremargin.engine.problem import BaseProblem, CannotWarmStart, Round
 from coremargin.errors import StoreError, UsageError
-from coremargin.maths.compact import poured
+from coremargin.maths.compact import concatenate_and_free
 from coremargin.maths.margin import VANISHED, Array, gamma, is_certified
 from coremargin.maths.rows import dense, take, weighted_sum
 from coremargin.maths.soft_ball import Outside, best_square, solve_band, solve_soft_ball, squares_to
@@ -250,7 +250,7 @@ class SoftBall(BaseProblem[SoftBallState, SphereSummary]):
                 mine = np.flatnonzero(enclosed(part.codes, part.weights, self.enclosed.code))
                 rows.append(take(part.rows, mine))
                 weights.append(np.ones(len(mine)) if part.weights is None else part.weights[mine])
-        return poured(rows), np.concatenate(weights)
+        return concatenate_and_free(rows), np.concatenate(weights)
 
     # Scans
 
@@ -418,7 +418,7 @@ class SoftBall(BaseProblem[SoftBallState, SphereSummary]):
             lower=lower,
             lower_now=lower,
             upper=state.primal,
-            pool_rows=state.band_rows if state.round else state.sample_rows,
+            working_set_rows=state.band_rows if state.round else state.sample_rows,
             coreset_rows=len(state.named_ids),
             new_rows=state.band_rows,
         )

@@ -22,7 +22,7 @@ class AnyViolator(Strategy):
 
     reading = "a scan for each row that is added, often hundreds"
 
-    def rows_sent(self, source: Source, pool_rows: int) -> int:
+    def rows_sent(self, source: Source, working_set_rows: int) -> int:
         """One of each class and block."""
         return 1
 

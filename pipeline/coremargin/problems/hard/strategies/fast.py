@@ -26,9 +26,9 @@ class Fast(Strategy):
 
     staged = True
 
-    def rows_sent(self, source: Source, pool_rows: int) -> int:
+    def rows_sent(self, source: Source, working_set_rows: int) -> int:
         """Rows that violate the bound, and those just above it."""
-        return rows_sent(source, pool_rows)
+        return rows_sent(source, working_set_rows)
 
     def probe(self, plain: MarginProbe, best: Hypothesis | None, epsilon: float) -> MarginProbe:
         """Adds points between the newest hypothesis and the best one."""

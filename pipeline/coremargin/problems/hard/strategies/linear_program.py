@@ -41,7 +41,7 @@ class LinearProgram(Strategy):
         sample = read_sample(source, sample_chunks(source, codes, 0.0, 1), codes)
         return sample.thin(-(-len(sample.ids) // FIRST)) if len(sample.ids) else super().first(source, codes)
 
-    def rows_sent(self, source: Source, pool_rows: int) -> int:
+    def rows_sent(self, source: Source, working_set_rows: int) -> int:
         """As many of each class as may join."""
         return 2 * ROWS
 

@@ -21,7 +21,7 @@ class Paper(Strategy):
 
     reading = "a scan for each row that is added, often hundreds"
 
-    def rows_sent(self, source: Source, pool_rows: int) -> int:
+    def rows_sent(self, source: Source, working_set_rows: int) -> int:
         """One of each class and block: the worst of all is among them."""
         return 1
 

@@ -41,8 +41,8 @@ class Strategy(ABC):
         return first_row(source, codes)
 
     @abstractmethod
-    def rows_sent(self, source: Source, pool_rows: int) -> int:
-        """The number of rows that one scan may send; pool_rows: the capacity of the working set."""
+    def rows_sent(self, source: Source, working_set_rows: int) -> int:
+        """The number of rows that one scan may send; working_set_rows: the capacity of the working set."""
 
     def probe(self, plain: MarginProbe, best: Hypothesis | None, epsilon: float) -> MarginProbe:
         """The probe of a scan, made from one for the margin of the newest hypothesis and the lowest rows.

@@ -70,7 +70,7 @@ class Walk(Strategy):
         """
         return None
 
-    def rows_sent(self, source: Source, pool_rows: int) -> int:
+    def rows_sent(self, source: Source, working_set_rows: int) -> int:
         """0: only the rows that the walk used are sent."""
         return 0
 

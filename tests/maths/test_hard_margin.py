@@ -5,7 +5,7 @@ import pytest
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris
 from sklearn.svm import SVC
 
-from coremargin.maths.pool import PoolSolution, solve_pool
+from coremargin.maths.hard_margin import HardMarginSolution, solve_hard_margin
 from margin_judges import hulls_meet, margin_by_daqp, shortest_by_supports, smallest_margin
 
 
@@ -36,7 +36,9 @@ BUNDLED = {
 }  # fmt: skip
 
 
-def is_solution(X: np.ndarray, y: np.ndarray, found: PoolSolution, *, intercept: bool, share: float = 1e-8) -> bool:
+def is_solution(
+    X: np.ndarray, y: np.ndarray, found: HardMarginSolution, *, intercept: bool, share: float = 1e-8
+) -> bool:
     """The conditions of an optimal separation, derived anew: w is the weighted sum's direction, support rows lie on the
     margin, no row lies inside it, and primal and dual agree.
     """  # fmt: skip
@@ -62,7 +64,7 @@ def test_bundled_data_equal_daqp_and_libsvm(name: str, *, intercept: bool) -> No
     X, y = BUNDLED[name]()
     if not intercept and name == "cancer":
         X = np.hstack([X, np.full((len(X), 1), 5.0)])  # centred rows need a plane away from the origin
-    found = solve_pool(X, y, intercept=intercept)
+    found = solve_hard_margin(X, y, intercept=intercept)
     assert found.status == "optimal"
     assert is_solution(X, y, found, intercept=intercept)
     assert found.upper == pytest.approx(margin_by_daqp(X, y, intercept=intercept), rel=1e-6)
@@ -81,7 +83,7 @@ def test_shapes_of_all_kinds(rng: np.random.Generator, n: int, d: int, *, interc
     y = np.where(np.arange(n) % 2, 1, -1)
     X = rng.standard_normal((n, d))
     X += ((0.3 + rng.random(n)) * y - X @ plane)[:, None] * plane
-    found = solve_pool(X, y, intercept=intercept)
+    found = solve_hard_margin(X, y, intercept=intercept)
     assert is_solution(X, y, found, intercept=intercept)
     assert found.upper == pytest.approx(margin_by_daqp(X, y, intercept=intercept), rel=1e-6)
     assert (found.weights > 0).sum() <= d + 1 + intercept
@@ -94,7 +96,7 @@ def test_tiny_pools_equal_brute_force(rng: np.random.Generator) -> None:
         for intercept in (True, False):
             groups = (y > 0).astype(int) * intercept
             best = shortest_by_supports(X * y[:, None], groups) / (2 if intercept else 1)
-            assert solve_pool(X, y, intercept=intercept).upper == pytest.approx(best, rel=1e-9, abs=1e-9)
+            assert solve_hard_margin(X, y, intercept=intercept).upper == pytest.approx(best, rel=1e-9, abs=1e-9)
 
 
 @pytest.mark.parametrize("intercept", [True, False])
@@ -104,7 +106,7 @@ def test_scaled_features_are_solved(rng: np.random.Generator, *, intercept: bool
         X = rng.standard_normal((200, 6)) * 10.0 ** np.array([-6, -3, 0, 0, 3, 6])
         y = np.where(X[:, 3] > 0, 1, -1)
         X[:, 3] += y
-        found = solve_pool(X, y, intercept=intercept)
+        found = solve_hard_margin(X, y, intercept=intercept)
         assert is_solution(X, y, found, intercept=intercept, share=1e-6)
         assert 1 - 1e-6 <= found.upper < 5
 
@@ -113,7 +115,7 @@ def test_big_offsets_do_not_matter_with_an_intercept(rng: np.random.Generator) -
     """Rows moved 1e7 away from the origin have the same margin to nine digits, and the same direction."""
     X, y = np.round(rng.standard_normal((300, 5)) * 1024) / 1024, np.where(np.arange(300) % 2, 1, -1)
     X[:, 0] += 6 * y
-    near, far = solve_pool(X, y, intercept=True), solve_pool(X + 1e7, y, intercept=True)
+    near, far = solve_hard_margin(X, y, intercept=True), solve_hard_margin(X + 1e7, y, intercept=True)
     assert far.w == pytest.approx(near.w, abs=1e-9)
     assert far.upper == pytest.approx(near.upper, abs=1e-6)
     assert far.upper >= near.upper * (1 - 1e-9)
@@ -122,7 +124,10 @@ def test_big_offsets_do_not_matter_with_an_intercept(rng: np.random.Generator) -
 def test_duplicates_change_nothing(rng: np.random.Generator, separable: tuple[np.ndarray, np.ndarray]) -> None:
     """Every row a hundred times over gives the same hypothesis, with as few support rows."""
     X, y = separable
-    once, often = solve_pool(X, y, intercept=True), solve_pool(np.tile(X, (100, 1)), np.tile(y, 100), intercept=True)
+    once, often = (
+        solve_hard_margin(X, y, intercept=True),
+        solve_hard_margin(np.tile(X, (100, 1)), np.tile(y, 100), intercept=True),
+    )
     assert often.w == pytest.approx(once.w, abs=1e-8)
     assert often.upper == pytest.approx(once.upper, rel=1e-9)
     assert (often.weights > 0).sum() <= X.shape[1] + 2
@@ -133,9 +138,9 @@ def test_collinear_rows_are_solved() -> None:
     t = np.linspace(-5, 5, 101)
     lines = np.vstack([np.column_stack([t, np.ones(101)]), np.column_stack([t, -np.ones(101)])])
     y = np.repeat([1, -1], 101)
-    assert solve_pool(lines, y, intercept=True).w == pytest.approx([0, 1], abs=1e-9)
+    assert solve_hard_margin(lines, y, intercept=True).w == pytest.approx([0, 1], abs=1e-9)
     line, side = np.outer(t, [3.0, 4.0]), np.where(t > 0, 1, -1)
-    found = solve_pool(line, side, intercept=True)
+    found = solve_hard_margin(line, side, intercept=True)
     assert found.w == pytest.approx([0.6, 0.8])
     assert found.upper == pytest.approx(0.25)
 
@@ -147,7 +152,7 @@ def test_contradicting_rows_end_at_zero(rng: np.random.Generator, d: int, *, int
     X, y = rng.standard_normal((50, d)), np.where(np.arange(50) % 2, 1, -1)
     X += 9 * y[:, None]
     X[7] = X[8]
-    found = solve_pool(X, y, intercept=intercept, zero=1e-12)
+    found = solve_hard_margin(X, y, intercept=intercept, zero=1e-12)
     support = np.flatnonzero(found.weights)
     assert found.status == "zero"
     assert found.upper < 1e-12
@@ -159,7 +164,7 @@ def test_contradicting_rows_end_at_zero(rng: np.random.Generator, d: int, *, int
 def test_touching_hulls_end_at_zero() -> None:
     """Classes that share one point only, inside an edge, are not separable."""
     X = np.array([[0.0, 0], [2, 0], [1, 0], [1, 1]])
-    found = solve_pool(X, np.array([1, 1, -1, -1]), intercept=True, zero=1e-14)
+    found = solve_hard_margin(X, np.array([1, 1, -1, -1]), intercept=True, zero=1e-14)
     assert found.status == "zero"
     assert found.weights == pytest.approx([0.5, 0.5, 1, 0])
 
@@ -170,12 +175,12 @@ def test_warm_start_equals_cold_start(rng: np.random.Generator, *, intercept: bo
     for trial in range(10):
         X, y = rng.standard_normal((2000, 8)), np.where(rng.random(2000) < 0.5, 1, -1)
         X[:, 0] += 5 * y
-        cold = solve_pool(X, y, intercept=intercept)
-        part = solve_pool(X[:500], y[:500], intercept=intercept)
+        cold = solve_hard_margin(X, y, intercept=intercept)
+        part = solve_hard_margin(X[:500], y[:500], intercept=intercept)
         start = np.concatenate([part.weights, np.zeros(1500)])
         if trial % 2:
             start = rng.random(2000)
-        warm = solve_pool(X, y, intercept=intercept, start=start)
+        warm = solve_hard_margin(X, y, intercept=intercept, start=start)
         assert warm.upper == pytest.approx(cold.upper, rel=1e-9)
         assert warm.w == pytest.approx(cold.w, abs=1e-6)
         assert is_solution(X, y, warm, intercept=intercept)
@@ -185,13 +190,13 @@ def test_large_pools_are_solved_on_few_rows(rng: np.random.Generator) -> None:
     """A pool of 20,000 rows, label-sorted, is solved to the conditions over all of its rows."""
     X, y = rng.standard_normal((20_000, 20)), np.repeat([1, -1], 10_000)
     X[:, 0] += 7 * y
-    assert is_solution(X, y, solve_pool(X, y, intercept=True), intercept=True)
+    assert is_solution(X, y, solve_hard_margin(X, y, intercept=True), intercept=True)
 
 
 def test_label_flip_mirrors_the_hypothesis(separable: tuple[np.ndarray, np.ndarray]) -> None:
     """Exchanged classes give -w, -b and the same bound."""
     X, y = separable
-    one, other = solve_pool(X, y, intercept=True), solve_pool(X, -y, intercept=True)
+    one, other = solve_hard_margin(X, y, intercept=True), solve_hard_margin(X, -y, intercept=True)
     assert other.w == pytest.approx(-one.w, abs=1e-8)
     assert other.b == pytest.approx(-one.b, abs=1e-8)
     assert other.upper == pytest.approx(one.upper, rel=1e-9)
@@ -200,6 +205,6 @@ def test_label_flip_mirrors_the_hypothesis(separable: tuple[np.ndarray, np.ndarr
 def test_float32_rows_count_exactly(separable: tuple[np.ndarray, np.ndarray]) -> None:
     """Rows in float32 give the same bits as their exact copies in float64."""
     X, y = separable
-    one, other = solve_pool(X, y, intercept=True), solve_pool(X.astype(np.float64), y, intercept=True)
+    one, other = solve_hard_margin(X, y, intercept=True), solve_hard_margin(X.astype(np.float64), y, intercept=True)
     assert (one.w == other.w).all()
     assert (one.b, one.upper) == (other.b, other.upper)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from coremargin.models.sklearn_objects import Functions, Linear
 
 
-class Trained(ABC):
+class BaseModel(ABC):
     """A hypothesis, or several that decide together.
 
     Attributes
@@ -159,7 +159,7 @@ class Trained(ABC):
         """What predictions say of the model that made them: its certificate, or which of many decided."""
 
     @abstractmethod
-    def at(self, C: float | None = None, gamma: str | float | None = None) -> Trained:
+    def at(self, C: float | None = None, gamma: str | float | None = None) -> BaseModel:
         """The same, with the members for this C (and gamma, of a kernel) deciding.
 
         Parameters
@@ -171,7 +171,7 @@ class Trained(ABC):
 
         Returns
         -------
-        Trained
+        BaseModel
             What decides by it.
 
         Raises
@@ -181,17 +181,17 @@ class Trained(ABC):
         """
 
     @abstractmethod
-    def deciders(self) -> Sequence[Trained]:
+    def deciders(self) -> Sequence[BaseModel]:
         """The models that decide, one a class or one for all.
 
         Returns
         -------
-        sequence of Trained
+        sequence of BaseModel
             Models with a certificate each.
         """
 
     @abstractmethod
-    def with_deciders(self, models: Sequence[Any]) -> Trained:
+    def with_deciders(self, models: Sequence[Any]) -> BaseModel:
         """The same with other models, all about the same rows, in the place of those that decide.
 
         Parameters
@@ -201,7 +201,7 @@ class Trained(ABC):
 
         Returns
         -------
-        Trained
+        BaseModel
             What they make together.
         """
 

@@ -1,7 +1,7 @@
-"""The exact solve of a working set (here: the *pool*): the nearest-point kernel with constraint generation in memory.
+"""The exact solve of a working set: the nearest-point kernel with constraint generation in memory.
 
-Each step of the kernel evaluates all of its rows. A pool of many thousand rows is therefore solved on a small subset
-that grows by the rows furthest below the bound, until no row of the pool is below it, like a whole job in miniature.
+Each step of the kernel evaluates all of its rows. A working set of many thousand rows is therefore solved on a small subset
+that grows by the rows furthest below the bound, until no row of the working set is below it, like a whole job in miniature.
 Rows are ranked in their own precision and never copied as a whole.
 """
 
@@ -44,8 +44,8 @@ WIDE = 3
 
 
 @dataclass(frozen=True)
-class PoolSolution:
-    """Maximum-margin hypothesis of the pool.
+class HardMarginSolution:
+    """Maximum-margin hypothesis of the working set.
 
     w (d,) with ||w|| = 1 (zero if the hulls meet), b; weights (m,) dual weights, normalised; upper: the bound that they
     prove; status: of the kernel.
@@ -58,7 +58,7 @@ class PoolSolution:
     status: Status
 
 
-def solve_pool(
+def solve_hard_margin(
     rows: Rows,
     signs: NDArray[np.integer],
     *,
@@ -67,10 +67,10 @@ def solve_pool(
     tolerance: float = 1e-10,
     zero: float | None = None,
     max_rounds: int = 1000,
-) -> PoolSolution:
+) -> HardMarginSolution:
     """Maximum-margin hypothesis of rows (m, d) with signs (m,) in {-1, +1}; both signs present with intercept.
 
-    start: (m,) weights of an earlier solution. tolerance: relative gap between primal and dual on the pool.
+    start: (m,) weights of an earlier solution. tolerance: relative gap between primal and dual on these rows.
     zero: a distance at or below this counts as zero (the hulls meet); None: the resolution of float64 for these rows.
     """
     levels = Levels(rows, signs, intercept=intercept)
@@ -125,11 +125,11 @@ def _lifted(found: Nearest, z: Array) -> Nearest:
 
 
 def hulls_meet(
-    rows: Rows, signs: NDArray[np.integer], solution: PoolSolution, *, intercept: bool
-) -> tuple[bool, PoolSolution]:
+    rows: Rows, signs: NDArray[np.integer], solution: HardMarginSolution, *, intercept: bool
+) -> tuple[bool, HardMarginSolution]:
     """Whether a solution proves that nothing separates the rows (m, d), and the best proof of it.
 
-    For the kernel, zero is relative to the longest row of the pool. The rows that carry the proof may be shorter: then
+    For the kernel, zero is relative to the longest of these rows. The rows that carry the proof may be shorter: then
     they are solved again alone, as the bound has to be zero relative to them. If features have very different sizes,
     the rows are solved again with features scaled to one size, as separability does not depend on units. If these are
     separated, the solution has the hyperplane that does it.
@@ -137,7 +137,7 @@ def hulls_meet(
     if solution.status != "zero" or meets(rows, signs, solution.weights, intercept):
         return solution.status == "zero", solution
     used = np.flatnonzero(solution.weights)
-    closer = solve_pool(take(rows, used), signs[used], intercept=intercept)
+    closer = solve_hard_margin(take(rows, used), signs[used], intercept=intercept)
     weights = np.zeros(len(signs))
     weights[used] = closer.weights
     if meets(rows, signs, weights, intercept):
@@ -146,13 +146,13 @@ def hulls_meet(
 
 
 def _meet_in_other_units(
-    rows: Rows, signs: NDArray[np.integer], solution: PoolSolution, intercept: bool
-) -> tuple[bool, PoolSolution]:
+    rows: Rows, signs: NDArray[np.integer], solution: HardMarginSolution, intercept: bool
+) -> tuple[bool, HardMarginSolution]:
     about: Rows = rows
     if intercept and not is_sparse(rows):
         about = np.asarray(rows, np.float64) - np.asarray(rows[0], np.float64)
     scales = unit_scales(about)
-    found = solve_pool(scaled_columns(rows, scales), signs, intercept=intercept)
+    found = solve_hard_margin(scaled_columns(rows, scales), signs, intercept=intercept)
     used = np.flatnonzero(found.weights > 0)
     upper = upper_bound(take(rows, used), signs[used], found.weights[used], intercept)
     if found.status == "zero":
@@ -214,14 +214,14 @@ def _as_hypothesis(
     point: Array,
     status: Status,
     intercept: bool,
-) -> PoolSolution:
+) -> HardMarginSolution:
     a = normalised_weights(weights, signs, intercept)
     used = np.flatnonzero(a > 0)
     upper = upper_bound(take(rows, used), signs[used], a[used], intercept)
     length = float(np.linalg.norm(point))
     if status == "zero" or length == 0.0:
-        return PoolSolution(np.zeros(rows.shape[1]), 0.0, a, upper, "zero")
+        return HardMarginSolution(np.zeros(rows.shape[1]), 0.0, a, upper, "zero")
     w = point / length
     levels = signs[used] * (as_float64(take(rows, used)) @ w)
     smallest = np.array([[levels[signs[used] > 0].min(initial=np.inf)], [levels[signs[used] < 0].min(initial=np.inf)]])
-    return PoolSolution(w, float(best_offset(smallest, intercept)[0]), a, upper, status)
+    return HardMarginSolution(w, float(best_offset(smallest, intercept)[0]), a, upper, status)
