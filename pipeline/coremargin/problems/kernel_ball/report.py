@@ -51,7 +51,7 @@ def render(ball: KernelBallModel, model: Json, run: Json, records: Sequence[Json
     if ball.features == 2 and len(ball.coreset_ids):
         field = field_around(ball, np.ones(len(ball.coreset_ids), bool))
         if field is not None:
-            drawn["picture"] = charts.drawings(charts.FULL, partial(picture, field, ("outside", "inside")))
+            drawn["picture"] = charts.drawings(charts.HALF, partial(picture, field, ("outside", "inside")))
     support = {"alpha": ball.row_duals, "coreset_ids": ball.coreset_ids}
     distances = radius - ball.scorer().of_scaled(ball.coreset_x)[0]
     view |= claims.view() | enclosed_view(model, run, radius, digits) | support_view(support, distances)
