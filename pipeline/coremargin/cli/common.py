@@ -98,6 +98,7 @@ OPTION_GROUPS: dict[str, tuple[str, ...]] = {
         "--fold-seed",
         "--outliers",
         "--outlier-search",
+        "--relative-margin",
         "--strategy",
         "--scaling",
         "--method",
@@ -181,7 +182,14 @@ class GroupedCommand(click.Command):
         options = [found for found in self.get_params(ctx) if isinstance(found, click.Option)]
         shown = {option.opts[-1]: record for option in options if (record := option.get_help_record(ctx))}
         width = min(30, max(len(usage) for usage, _ in shown.values()))  # click breaks the line after longer ones
-        groups = {"Options": tuple(self.important), **OPTION_GROUPS, "Other options": tuple(shown)}
+        # `ingest` has an option --only of its own, about rows of files.
+        one_class = ("--one-class", "--only", "--nu") if "--one-class" in shown else ()
+        groups = {
+            "Options": tuple(self.important),
+            "One class": one_class,
+            **OPTION_GROUPS,
+            "Other options": tuple(shown),
+        }
         for title, names in groups.items():
             records = [
                 (usage.ljust(width), text) for usage, text in (shown.pop(name) for name in names if name in shown)
