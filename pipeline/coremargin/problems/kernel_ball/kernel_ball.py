@@ -81,7 +81,7 @@ HIGH = 1.25
 #: From so many rows on, a working set of which nearly all carry weight shows that the kernel is too narrow: of those
 #: that may be inside less than this share is. Rows whose distances suggest another gamma.
 MANY, INSIDE, COMPARED = 200, 0.1, 400
-#: Room for rows that carry weight on the sphere, beside those outside.
+#: Room for rows that carry weight on the sphere, in addition to those outside.
 ON_SPHERE = 1.1
 
 
