@@ -12,7 +12,9 @@ near I: det S = det(I + N) / det(F)^2, and log det(I + N) >= trace N - ||N||^2 f
 to another ellipsoid, F is first replaced by C^-1 F with I + N = C C'.
 
 If the rows lie in a flat, all of this is about r of the columns, and the scan checks that the others are the linear
-functions of them that the model has, to within the residuals that it claims.
+functions of them that the model has, to within the residuals that it claims. These may be no more than rounding: a
+share of the column's range, and some units of the precision of the store at the sizes of the columns. Slopes are
+limited, as what they multiply would be a tolerance of the claim's own.
 """
 
 from __future__ import annotations
@@ -42,6 +44,9 @@ if TYPE_CHECKING:
 
 _REFINED = 3  # evaluations of the coreset: of one ellipsoid, of that of the weights, and once more for rounding
 _NEAR = 0.025  # largest ||N|| that a bound is computed of
+#: Rows are in a flat if they are off it by at most this share of a column's range, and so many units of rounding.
+_FLAT, _UNITS = 1e-9, 64.0
+_STEEP = 100.0  # most that a function of columns may move within their ranges, in ranges of its own column
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +88,8 @@ class LevelSummary:
     others: int  #: rows that do not count
     radius: float
     members: Members
+    low: np.ndarray  #: (d,) the least value of each column in rows that count; (0,) unless the rows lie in a flat
+    high: np.ndarray  #: the largest
 
 
 class LevelScan(ScanOfOneClass):
@@ -95,26 +102,33 @@ class LevelScan(ScanOfOneClass):
         self.outermost_radius, self.row = 0.0, -1
         self.lower, self.problem = lower_bound(claim)
         self._scale = volume_radius(claim.axes)
+        wide = claim.features if claim.rank < claim.features else 0
+        self.low, self.high = np.full(wide, np.inf), np.full(wide, -np.inf)
         self._rounding = 2 * gamma(claim.rank + 8) * (1 + condition(claim.axes))
 
     def probe(self, chunk: Chunk) -> LevelSummary:
         """The summary of a chunk, in slabs of float64."""
         signs = self.signs(chunk)
         outermost, row, radius = 0.0, -1, 0.0
+        low, high = np.full_like(self.low, np.inf), np.full_like(self.high, -np.inf)
         for part, x in slabs(chunk.x):
             radius = max(radius, float(self.lengths(x, chunk.start + part.start).max()))
             mine = np.flatnonzero(signs[part] > 0)
             if not len(mine):
                 continue
             found, place = self.outermost(x[mine])
+            if len(low):
+                for _, dense in self.claim.dense_slabs(x[mine]):
+                    low, high = np.minimum(low, dense.min(axis=0)), np.maximum(high, dense.max(axis=0))
             if row < 0 or not found <= outermost:
                 outermost, row = found, chunk.start + part.start + int(mine[place])
-        return LevelSummary(outermost, row, int((signs <= 0).sum()), radius, self.members(chunk, signs))
+        return LevelSummary(outermost, row, int((signs <= 0).sum()), radius, self.members(chunk, signs), low, high)
 
     def add(self, summary: LevelSummary) -> None:
         """Add a summary; in the order of chunks, so that ties are decided by the lower row."""
         if summary.row >= 0 and (self.row < 0 or not summary.outermost <= self.outermost_radius):
             self.outermost_radius, self.row = summary.outermost, summary.row
+        self.low, self.high = np.minimum(self.low, summary.low), np.maximum(self.high, summary.high)
         self.count(summary.others, summary.radius, summary.members)
 
     def bounds(self) -> tuple[float | None, float | None]:
@@ -125,7 +139,34 @@ class LevelScan(ScanOfOneClass):
         """Whether the store is the claim's, the coreset's rows are the store's, and both bounds hold."""
         problems, claim = self.membership(), self.claim
         text = "; ".join(problems) or f"all {self.matched:,} rows are the store's, bit for bit"
-        return [self.content(), Check("coreset", not problems, text), self._upper(), *self._lower(claim.lower)]
+        return [
+            self.content(),
+            Check("coreset", not problems, text),
+            *self._flat(),
+            self._upper(),
+            *self._lower(claim.lower),
+        ]
+
+    def _flat(self) -> list[Check]:
+        """Whether what is claimed to be a function of other columns is one, but for rounding."""
+        claim, columns, others = self.claim, self.claim.span_columns, self.claim.others
+        if not len(others) or self.row < 0:
+            return []
+        with quiet():
+            ranges, sizes = self.high - self.low, np.maximum(np.abs(self.low), np.abs(self.high))
+            slopes = np.abs(claim.slopes)
+            size = sizes[others] + slopes @ sizes[columns]
+            rounding = _UNITS * float(np.finfo(self.rows.dtype).eps) / 2 + 16 * gamma(claim.rank + 8)
+            limits = _FLAT * ranges[others] + rounding * size
+            steep = ~(slopes @ ranges[columns] <= _STEEP * ranges[others] + limits)
+            wrong = np.flatnonzero(~(claim.residuals <= limits) | steep)
+        if len(wrong):
+            k = int(wrong[0])
+            text = f"model claims column {others[k]} to be a function of others to within {shown(claim.residuals[k])}"
+            found = f"rounding is at most {shown(limits[k])}"
+            return [Check("flat", ok=False, text=f"{text}, {'with too steep slopes' if steep[k] else found}")]
+        text = f"{len(others):,} columns are linear functions of {len(columns):,} others, but for rounding"
+        return [Check("flat", ok=True, text=text)]
 
     def outermost(self, x: Any) -> tuple[float, int]:
         """The volume radius at the largest level, rounded up, infinite for a row off the flat; and the row."""

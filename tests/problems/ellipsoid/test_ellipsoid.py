@@ -174,6 +174,32 @@ def test_rows_in_a_flat_have_the_ellipsoid_of_their_span(tmp_path: Path, flat: n
     assert coremargin.verify(tmp_path / "b", tmp_path / "b.zarr").ok
 
 
+@pytest.mark.parametrize("how", ["residual", "slopes"])
+def test_rows_that_fill_the_space_are_in_no_flat(tmp_path: Path, rng: np.random.Generator, how: str) -> None:
+    """An ellipsoid of fewer columns is none of the rows, however far a forged model lets the other columns be off."""
+    a, near = rng.standard_normal(400), 1e-9 * rng.standard_normal(400)
+    flat = np.c_[a, a + near, 2 * a]
+    coremargin.ingest(flat, tmp_path / "flat.zarr", dtype="float64", unlabelled=True, chunk_bytes=16 * 24)
+    honest: Any = train(tmp_path / "flat.zarr", out=tmp_path / "m")
+    assert coremargin.verify(tmp_path / "m", tmp_path / "flat.zarr").ok
+    rank, full = len(honest.span_columns), rng.standard_normal((400, 3))
+    assert rank == 2
+    full[:, honest.span_columns] = flat[:, honest.span_columns]
+    coremargin.ingest(full, tmp_path / "full.zarr", dtype="float64", unlabelled=True, chunk_bytes=16 * 24)
+    longest = float(np.linalg.norm(full, axis=1).max()) * (1 + 1e-12)
+    record = {
+        "certificate.store_digest": Store.open(tmp_path / "full.zarr").digest, "certificate.radius": longest,
+    }  # fmt: skip
+    steep = np.zeros((3 - rank, rank)) + (1e9 if how == "slopes" else 0.0)
+    forged = altered(
+        tmp_path / "m", tmp_path / "f", record, coreset_x=lambda x: full[honest.coreset_ids],
+        span_slopes=steep, span_residuals=np.full(3 - rank, 1e12),
+    )  # fmt: skip
+    found = examine(forged, tmp_path / "full.zarr")
+    assert [check.name for check in found.failures] == ["flat"]
+    assert "to be a function of others" in found.failures[0].text
+
+
 def test_fewer_rows_than_columns_span_less(tmp_path: Path, rng: np.random.Generator) -> None:
     """A simplex in its span."""
     few = rng.standard_normal((5, 9))
