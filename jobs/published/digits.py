@@ -1,7 +1,7 @@
 """Relative margins on digits beside published errors: `python jobs/published/digits.py DATA [--of usps] [--json FILE]`.
 
 Jebara's lecture and Shivaswamy, Jebara 2010, *Maximum Relative Margin and Data-Dependent Regularization*, JMLR 11:
-digits are told apart by 45 machines, one for each pair of digits, and their votes. Errors on the test part, by kernel:
+digits are classified by the votes of 45 machines, one for each pair of digits. Errors on the test part, by kernel:
 polynomials of degree 1 to 7, and RBF. Machines: SVM; RMM, the relative margin; Sigma-SVM, the SVM in the metric (1 - D)
 I + D Sigma with the covariance Sigma; KLDA, Fisher's discriminant with the kernel.
 

@@ -222,6 +222,21 @@ def test_claims_hold_whatever_the_numbers(tmp_path: Path, form: str, scale: floa
         assert result.ok, [check.text for check in result.failures]
 
 
+@pytest.mark.parametrize("nu", [None, 0.1])
+@pytest.mark.parametrize("scale", [1e-8, 1e-30, 1e20])
+def test_balls_of_small_and_large_rows_are_certified(rng: np.random.Generator, scale: float, nu: float | None) -> None:
+    """The radius of linear and homogeneous kernels scales with the rows, and so do rounding errors."""
+    X = rng.standard_normal((200, 3))
+    for options, power in (({"kernel": "linear"}, 1), ({"kernel": "poly", "gamma": 1.0, "degree": 2, "coef0": 0.0}, 2)):
+        if not 1e-70 < scale**power < 1e30:  # squares underflow, or the kernel is refused
+            continue
+        plain = coremargin.train(X, one_class="ball", nu=nu, epsilon=1e-6, **options)
+        scaled = coremargin.train(X * scale, one_class="ball", nu=nu, epsilon=1e-6, **options)
+        assert (plain.status, scaled.status) == ("certified", "certified")
+        by = scale ** (power if nu is None else 2 * power)
+        assert scaled.certificate.upper == pytest.approx(plain.certificate.upper * by, rel=1e-5)
+
+
 CHANGES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"certificate.upper": lambda v: v * (1 - 1e-9), "certificate.ratio": 1.0}, {}, "upper"),
     ({"certificate.lower": lambda v: v * (1 + 1e-9), "certificate.ratio": 1.0}, {}, "lower"),

@@ -115,11 +115,14 @@ def squared_distances(centre: Expansion, norm: tuple[float, float], x: Points) -
 
     norm: ||p||^2 and a bound on its error. Values may be below 0 by their errors.
     """
-    sums, lost = centre.values(x)[:, 0], centre.errors(x)[:, 0]
-    own = centre.kernel.diagonal(x)
+    kernel, size = centre.kernel, np.abs(centre.weights).sum(axis=0)
+    sums = centre.values(x)[:, 0]
+    # Without an offset there is none of the error that ``Expansion.errors`` adds for it, in units of a margin of 1.
+    lost = kernel.SAFETY * kernel.sums_error(x, centre.lengths, size, len(centre.points))[:, 0]
+    own = kernel.diagonal(x)
     found = own - 2.0 * sums + norm[0]
     rounded = 8 * EPS * (own + 2.0 * np.abs(sums) + norm[0])
-    return found, diagonal_error(centre.kernel, x) + 2.0 * lost + norm[1] + rounded
+    return found, diagonal_error(kernel, x) + 2.0 * lost + norm[1] + rounded
 
 
 def diagonal_error(kernel: Kernel, x: Points) -> Array:
