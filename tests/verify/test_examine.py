@@ -97,7 +97,7 @@ def test_a_true_certificate_is_confirmed(tmp_path: Path, store: Path) -> None:
     ]  # fmt: skip
     texts = {check.name: check.text for check in result.checks}
     assert texts["lower bound"] == (
-        "all 6 rows, 1 without label apart, have at least 1; lowest: row 0 (class 'a') has margin 1"
+        "all 6 rows, 1 without label not counted, have at least 1; lowest: row 0 (class 'a') has margin 1"
     )
     assert result.unchecked
     assert json.loads(json.dumps(result.to_dict()))["ok"] is True

@@ -119,7 +119,7 @@ def test_what_is_proven_is_told(specimens: dict[str, Played], tmp_path: Path) ->
     shown, [text] = one.record["evidence"], [check.text for check in found.checks if check.name == "evidence"]
     assert f"{shown['draws']} draws of {shown['population']} rows, {shown['wrong']} of them wrong" in text
     assert f"at most {shown['error_bound']} are labelled wrongly and, if all of them have a label, at least" in text
-    assert f"{one.record['unsure']} rows apart that no annotator could label" in text
+    assert f"{one.record['unsure']} rows not counted that no annotator could label" in text
     assert any("no annotator could label the rows" in told for told in found.unchecked)
     alone = examine(tmp_path / "c" / "model", one.rows.path)
     assert any("number of draws was fixed" in told for told in alone.unchecked)

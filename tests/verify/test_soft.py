@@ -85,7 +85,7 @@ def test_a_true_certificate_is_confirmed(trained: Any, loss: str, intercept: boo
         "dual bound", "radius",
     ]  # fmt: skip
     texts = {check.name: check.text for check in result.checks}
-    assert "over all 199 rows, 1 without label apart" in texts["value"]
+    assert "over all 199 rows, 1 without label not counted" in texts["value"]
     assert "C = 0.5: a row costs 0.5 (" in texts["per-sample C"]
     if loss == "hinge":
         assert 0 < len(Model.load(model).alpha) < 150
@@ -223,7 +223,7 @@ def first(value: Any) -> Callable[[np.ndarray], np.ndarray]:
         ("squared_hinge", {"reference": np.zeros_like}, "dual bound", "the dual weights prove"),
         ("squared_hinge", {"reference": first(1e200)}, "dual bound", "the dual weights prove"),
         ("squared_hinge", {"reference": scaled(1e300)}, "dual bound", "the dual weights prove"),
-        ("hinge", {"w": scaled(1e300)}, "value", "rows, 1 without label apart: inf"),
+        ("hinge", {"w": scaled(1e300)}, "value", "rows, 1 without label not counted: inf"),
     ],
 )  # fmt: skip
 def test_every_false_claim_has_its_own_message(

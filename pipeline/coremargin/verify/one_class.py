@@ -37,7 +37,7 @@ class ScanOfOneClass(StoreFindings):
     def aside(self) -> str:
         """Text about the rows that do not count."""
         what = "of weight 0" if self.claim.only is UNSET else "of other classes, without label or of weight 0"
-        return f", {self.unlabelled:,} {what} apart" if self.unlabelled else ""
+        return f", {self.unlabelled:,} {what} not counted" if self.unlabelled else ""
 
     def signs(self, chunk: Chunk) -> np.ndarray:
         """1 (n,) for rows that count, -1 for those of another class, 0 for others."""

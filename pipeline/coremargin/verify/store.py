@@ -54,10 +54,8 @@ class StoreFindings(ABC):
         """A text about the rows that do not count."""
         if not self.unlabelled:
             return ""
-        weighed = "or weight " * self.rows.weighted
-        return (
-            f", {self.unlabelled:,} without label {weighed}{'or held out ' * (self.claim.view.fold is not None)}apart"
-        )
+        others = "or weight " * self.rows.weighted + "or held out " * (self.claim.view.fold is not None)
+        return f", {self.unlabelled:,} without label {others}not counted"
 
     @property
     def counted(self) -> str:

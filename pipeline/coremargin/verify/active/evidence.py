@@ -65,7 +65,7 @@ def _text_of(claim: ActiveClaim, evidence: Evidence) -> str:
     if claim.by_class:
         text += f" ({', '.join(f'{part.error_bound:,} called {_label(part)!r}' for part in parts_of(evidence))})"
     if len(claim.unsure):
-        text += f"; {len(claim.unsure):,} rows apart that no annotator could label, or that were taken back"
+        text += f"; {len(claim.unsure):,} rows not counted that no annotator could label, or that were taken back"
     if claim.history is None:
         text += ", if the hypothesis was there before these were answered, as only the campaign's log says"
     return f"{text} (attempt {evidence.attempt})"

@@ -128,8 +128,8 @@ class ActiveScan(StoreFindings):
     @property
     def excluded_text(self) -> str:
         """Text about the rows that do not count."""
-        light = f", {self.light:,} of weight 0 apart" if self.light else ""
-        return light + (f", {self.unsure:,} that no annotator could label apart" if self.unsure else "")
+        light = f", {self.light:,} of weight 0 not counted" if self.light else ""
+        return light + (f", {self.unsure:,} that no annotator could label not counted" if self.unsure else "")
 
     def probe(self, chunk: Chunk) -> ChunkFindings:
         """One chunk, in slabs of float64."""
