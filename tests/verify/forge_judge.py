@@ -49,6 +49,12 @@ def scaled(rows: Rows, record: Record, arrays: Arrays) -> np.ndarray:
     if kind == "rownorm":
         length = np.sqrt(np.add.accumulate(rows.X**2, axis=1)[:, -1:])
         return (rows.X / np.where(length > 0, length, 1.0)).astype(kept).astype(np.float64)
+    if kind == "ellipsoid":
+        columns, axes = metric_columns(record, arrays), arrays["scaling_axes"]
+        found = np.zeros(rows.X.shape, kept)
+        products = axes * (rows.X[:, columns] - arrays["scaling_centre"])[:, None, :]
+        found[:, columns] = np.add.accumulate(products, axis=2)[:, :, -1] + 0.0
+        return found.astype(np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
         moved = (rows.X.astype(kept) - arrays["shift"].astype(kept)) * arrays["factor"].astype(kept)
     return np.asarray(moved.astype(np.float64))
@@ -59,6 +65,9 @@ def scaling_lies(rows: Rows, record: Record, arrays: Arrays) -> Iterator[str]:
     kind = record["parameters"].get("scaling")
     if kind in (None, "rownorm"):
         return
+    if kind == "ellipsoid":
+        yield from _metric_lies(rows, record, arrays)
+        return
     X, eps = rows.X, 4 * float(np.finfo(rows.dtype).eps)
     low, high, mean, deviation = X.min(axis=0), X.max(axis=0), X.mean(axis=0), X.std(axis=0)
     shift = {"standard": mean, "minmax": low, "maxabs": 0 * mean}[kind] * (not rows.sparse)
@@ -68,6 +77,46 @@ def scaling_lies(rows: Rows, record: Record, arrays: Arrays) -> Iterator[str]:
         yield f"shift {arrays['shift']}, of the columns {shift}"
     if not (np.abs(arrays["factor"] / factor - 1) <= 1e-5).all():
         yield f"factor {arrays['factor']}, of the columns {factor}"
+
+
+def metric_columns(record: Record, arrays: Arrays) -> np.ndarray:
+    """The columns of an ellipsoid that scales rows."""
+    found: np.ndarray = arrays.get("scaling_span_columns", np.arange(record["features"]))
+    return found
+
+
+def _metric_lies(rows: Rows, record: Record, arrays: Arrays) -> Iterator[str]:
+    """Whether the ellipsoid that scales rows contains them, and its weights allow none of much less volume."""
+    mine = np.ones(len(rows.X), bool) if rows.weights is None else np.asarray(rows.weights) > 0
+    columns, (lower, upper) = metric_columns(record, arrays), arrays["scaling_bounds"]
+    rank, axes, ids, alpha = len(columns), *(arrays[f"scaling_{name}"] for name in ("axes", "coreset_ids", "alpha"))
+    volume = float(np.exp(-np.log(np.diag(axes)).mean()))
+    reached = float(np.linalg.norm((rows.X[mine][:, columns] - arrays["scaling_centre"]) @ axes.T, axis=1).max())
+    if not reached * volume <= upper * (1 + _SLACK):
+        yield f"scaling: upper {upper}, a row is at {reached * volume}"
+    if not abs(upper / volume / math.sqrt(rank) - 1) <= 2e-6:
+        yield f"scaling: radius {upper / volume}"
+    if not 0 < lower <= upper * (1 + _SLACK) or not (lower / upper) ** rank >= (1 - 1e-3) * (1 - 1e-12):
+        yield f"scaling: certified by {lower} and {upper}"
+    if len(set(ids.tolist())) < len(ids) or not ((ids >= 0) & (ids < len(rows.X))).all():
+        yield f"scaling: coreset rows {ids}"
+        return
+    if not mine[ids].all() or not np.array_equal(arrays["scaling_coreset_x"], rows.X[ids]):
+        yield "scaling: the coreset's rows are not those of the store that count"
+    if not (alpha >= 0).all() or not abs(alpha.sum() - 1) <= 1e-8:
+        yield f"scaling: weights that sum to {alpha.sum()}"
+        return
+    off = rows.X[ids][:, columns] - alpha @ rows.X[ids][:, columns]
+    sign, log_det = np.linalg.slogdet((off * alpha[:, None]).T @ off)
+    proven = math.sqrt(rank) * math.exp(log_det / (2 * rank)) if sign > 0 else 0.0
+    if not lower <= proven * (1 + 1e-7):
+        yield f"scaling: lower {lower}, the weights prove {proven}"
+    if rank < record["features"]:
+        names = ("slopes", "offsets", "residuals")
+        slopes, offsets, residuals = (arrays[f"scaling_span_{name}"] for name in names)
+        away = np.abs(np.delete(rows.X[mine], columns, axis=1) - (rows.X[mine][:, columns] @ slopes.T + offsets))
+        if not (away <= residuals * (1 + _SLACK) + 1e-12).all():
+            yield f"scaling: rows are off the flat by {away.max(axis=0)}"
 
 
 def facts(rows: Rows, record: Record, ids: np.ndarray, X: np.ndarray) -> Iterator[str]:

@@ -186,6 +186,11 @@ MODELS: tuple[Rule, ...] = (
     ),
     Rule(rf"{_ARRAYS}ramp", _absent, "then slacks are in proportion, whose dual may prove it too: judged"),
     Rule(rf"{_ARRAYS}proof_(rows|weights|paths|numbers)(_ends)?", _same_kind, "judged"),
+    Rule(
+        rf"{_ARRAYS}scaling_(centre|axes|bounds|alpha|coreset_ids|coreset_x|span_\w+)",
+        _same_kind,
+        "another ellipsoid of almost the least volume: judged",
+    ),
     Rule(rf"{_ARRAYS}tried_(ids|y|alpha)", _same_kind, "judged"),
     Rule(rf"{_ARRAYS}outliers_(lower|upper|w|b|ids|signs|margins)|{_ARRAYS}{_PROOF}", _same_kind, "judged"),
 )

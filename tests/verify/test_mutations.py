@@ -150,6 +150,12 @@ FALSE: list[tuple[str, Callable[[Draft], Any], str]] = [
     ("minmax", _array("shift", lambda s: s + 0.1), "shift"),
     ("maxabs", _set(scaling="standard"), "shift"),
     ("rownorm", lambda draft: draft.asked.pop("scaling"), "can be reached"),
+    ("metric", _array("scaling_axes", lambda a: a * 1.01), "scaling: radius"),
+    ("metric", _array("scaling_centre", lambda c: c + 0.01), "scaling: upper"),
+    ("metric", _array("scaling_bounds", lambda b: b * [1.01, 1.0]), "scaling: certified"),
+    ("metric", _array("scaling_bounds", lambda b: b * [1.0, 0.99]), "scaling: upper"),
+    ("metric-hinge", _array("scaling_alpha", lambda a: a[::-1].copy()), "scaling: lower"),
+    ("metric-hinge", _array("scaling_coreset_ids", lambda v: v[::-1].copy()), "scaling: the coreset"),
     ("sparse-hard", _bounds(1.01, 1.01), "lower"),
     ("sparse-standard", _array("factor", lambda f: f * 12), "factor"),
     ("sparse-classes", _bounds(1.01, 1.01), "lower"),
@@ -241,7 +247,7 @@ def test_honest_specimens_are_what_they_are_called(specimens: Specimens) -> None
         "kernel_ball", "ellipsoid",
     }  # fmt: skip
     assert {record["parameters"].get("scaling") for record in records} == {
-        None, "standard", "minmax", "maxabs", "rownorm",
+        None, "standard", "minmax", "maxabs", "rownorm", "ellipsoid",
     }  # fmt: skip
     rows = [specimens[name].rows for name in ASKED]
     assert {(one.sparse, one.weights is not None) for one in rows} == {

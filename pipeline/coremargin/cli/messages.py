@@ -31,7 +31,7 @@ def describe_outcome(outcome: Outcome, job: TrainJob) -> list[str]:
     if short:
         cost.append(("short", short))
     if job.scaling is not None:
-        cost.append(("scaled", f"{SCALINGS[job.scaling]}; part of the model"))
+        cost.append(("scaled", f"{SCALINGS[job.scaling]}; part of the model{_describe_scaling_read(outcome.run)}"))
     if job.map is not None:
         cost.append(("mapped", f"{job.map}; part of the model; the proof is about mapped rows"))
     return [
@@ -41,6 +41,16 @@ def describe_outcome(outcome: Outcome, job: TrainJob) -> list[str]:
         "",
         *kind.next_steps(outcome, job),
     ]
+
+
+def _describe_scaling_read(run: Mapping[str, Any]) -> str:
+    """What finding out how rows are scaled has cost; "" if that took no read."""
+    cost = run.get("scaling")
+    if not isinstance(cost, dict):
+        return ""
+    if cost.get("kept"):
+        return ", that of the earlier model"
+    return f", found in {format_seconds(cost['seconds'])} before the training"
 
 
 def describe_changes(run: Mapping[str, Any]) -> list[tuple[str, str]]:

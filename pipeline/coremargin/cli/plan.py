@@ -12,6 +12,7 @@ from coremargin.data.store import Store
 from coremargin.engine.clusters.connect import render
 from coremargin.engine.clusters.specs import Threads, load_cluster, resolve
 from coremargin.engine.plan import plan_blocks
+from coremargin.learn.ellipsoid_scaling import earlier_ellipsoid, preliminary_ellipsoid
 from coremargin.learn.train import keeps_rows, set_default_memory
 from coremargin.problems.registry import kind_of, problem_of
 from coremargin.report.text import count, facts
@@ -30,7 +31,12 @@ def plan_job(job: TrainJob, cluster: str | None, retraining: Retraining | None =
     job = set_default_memory(job)
     spec = load_cluster(job.cluster if cluster is None else cluster)
     source = Store.open(job.store)
-    problem = problem_of(job, source)  # raises the errors of the training
+    ellipsoid, kept = preliminary_ellipsoid(job, source), None
+    if ellipsoid is not None and retraining is not None:
+        kept = earlier_ellipsoid(retraining.model, source)
+    problem = problem_of(
+        job, source, (), ellipsoid if kept is None else kept.arrays
+    )  # raises the errors of the training
     spec = resolve(spec, source.nbytes)
     blocks = plan_blocks(source, max(job.block, problem.least_block_bytes))
     sample = problem.sample_chunks
@@ -44,7 +50,8 @@ def plan_job(job: TrainJob, cluster: str | None, retraining: Retraining | None =
     kind = kind_of(job)
     after = kind.scans_after(job)
     reads = kind.reads_needed(job, problem, in_memory=in_memory)
-    expected = reads * source.nbytes + (0 if in_memory or stages else sample_bytes)
+    before = int(ellipsoid is not None and kept is None and not in_memory)  # the read that finds the ellipsoid
+    expected = (reads + before) * source.nbytes + (0 if in_memory or stages else sample_bytes)
     return {
         "store": source.name,
         "rows": source.rows,
@@ -58,6 +65,7 @@ def plan_job(job: TrainJob, cluster: str | None, retraining: Retraining | None =
         "stages_bytes": stages,
         "bytes_per_scan": source.nbytes,
         "reading": kind.describe_reading(job),
+        "reads_before": before,
         "reads_expected": reads,
         "bytes_expected": expected,
         "in_memory": in_memory,
@@ -95,18 +103,23 @@ def _plan_memory(want: MemoryNeed | None) -> dict[str, Any]:
 def _describe_reads(plan: dict[str, Any], tasks: str) -> list[tuple[str, str]]:
     expected, stages = format_size(plan["bytes_expected"]), plan["stages_bytes"]
     once = f"about {expected}: all rows fit in memory and are read once"
-    scans = f"about {expected} with {plan['reads_expected']} scans, which most data need"
+    scans = f"about {expected} with {plan['reads_expected'] + plan['reads_before']} scans, which most data need"
     if plan["reading"]:
         scans = plan["reading"]
+    first = []
+    if plan["reads_before"]:
+        first = [("scaling", f"{format_size(plan['bytes_per_scan'])}, read before the rows are scaled")]
     if stages:
         sizes = ", ".join(format_size(size) for size in stages)
         return [
+            *first,
             ("one read", f"{format_size(plan['bytes_per_scan'])} in {count(len(stages), 'stage')}: {sizes}"),
             ("tasks", f"{tasks}, a few more for the stages"),
             *([("scan", plan["scan_purpose"])] if plan["scans_after"] else []),
             ("total", once if plan["in_memory"] else f"about {expected}; {plan['rereads']}"),
         ]
     return [
+        *first,
         *([] if plan["reading"] else [("sample", format_size(plan["sample_bytes"]))]),
         ("scan", f"{format_size(plan['bytes_per_scan'])} in {tasks}"),
         ("total", once if plan["in_memory"] else scans),

@@ -43,7 +43,7 @@ class Extent:
 
 def extent(source: Source) -> Extent:
     """How far rows reach, without reading them: of scaled columns from theirs, of other changed rows by length."""
-    if isinstance(source, Mapped) or (isinstance(source, Scaled) and source.scaling.kind == "rownorm"):
+    if isinstance(source, Mapped) or (isinstance(source, Scaled) and source.scaling.factor is None):
         longest = np.full(source.features, float(source.scalars().max_norm.max()))
         return Extent(-longest, longest, longest * longest)
     if isinstance(source, Scaled):
@@ -74,6 +74,11 @@ def gamma_scale(source: Source) -> float:
     scaling, found = scaling_of(source), moments(unscaled(source))
     mean, variance = found.mean, found.variance
     if scaling is not None:
+        if scaling.kind == "ellipsoid":
+            raise UsageError(
+                f"{source.name}: gamma 'scale' of rows in the metric of an ellipsoid needs a read of its own; give a "
+                f"number: rows lie within sqrt(d) of the centre, so that {1 / source.features:.3g} is a beginning"
+            )
         if scaling.factor is None or scaling.shift is None:
             raise UsageError(
                 f"{source.name}: gamma 'scale' of rows that are divided by their lengths needs a read of its own; give "

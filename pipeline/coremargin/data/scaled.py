@@ -7,6 +7,8 @@ Shift and factor of each column come from the statistics that ingest kept, of al
     minmax      low      1 / (high - low)                              factor 1: 0 throughout
     maxabs      0        1 / max(|low|, |high|)                        a column of zeros: factor 1
     rownorm     each row is divided by its Euclidean length
+    ellipsoid   z = F (x - c) of the ellipsoid of least volume around the rows, which takes a read: whoever scales has
+                found it (learn/ellipsoid_scaling.py)
 
 Sparse rows keep their zeros: ``standard`` does not shift them (as with_mean=False), ``minmax`` would and is refused.
 
@@ -27,10 +29,13 @@ from coremargin.data.reused import Reused
 from coremargin.data.sparse import as_sparse_rows, csr_rows
 from coremargin.data.view import View
 from coremargin.errors import BadRow, UsageError
+from coremargin.formats.ellipsoid_scaling import PREFIX
 from coremargin.maths.rows import is_sparse
-from coremargin.maths.scaling import NO_LENGTH, Kind, Scaling, beyond_lengths
+from coremargin.maths.scaling import NO_LENGTH, Kind, Metric, Scaling, beyond_lengths
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from scipy.sparse import csr_array
 
     from coremargin.data.source import Source
@@ -45,10 +50,22 @@ class Scaled(View):
 
     kind = "scaled"
 
-    def __init__(self, base: Source, how: Kind, shift: np.ndarray | None, factor: np.ndarray | None) -> None:
-        """Use ``scaled``; shift and factor (d,) of the base's dtype, None for rownorm."""
-        super().__init__(base, how, shift, factor)
-        self.scaling = Scaling(how, self.dtype, shift, factor)
+    def __init__(
+        self,
+        base: Source,
+        how: Kind,
+        shift: np.ndarray | None,
+        factor: np.ndarray | None,
+        ellipsoid: tuple[tuple[str, np.ndarray], ...] | None = None,
+    ) -> None:
+        """Use ``scaled``; shift and factor (d,) of the base's dtype, None for rownorm and ellipsoid.
+
+        ellipsoid: arrays of a model by name, for that kind alone.
+        """
+        super().__init__(base, how, shift, factor, *(() if ellipsoid is None else (ellipsoid,)))
+        self.ellipsoid = None if ellipsoid is None else dict(ellipsoid)
+        metric = None if self.ellipsoid is None else Metric.of(self.features, self.ellipsoid)
+        self.scaling = Scaling(how, self.dtype, shift, factor, metric)
         self._buffers = Reused()
 
     def read(self, chunk: int) -> tuple[Any, np.ndarray]:
@@ -99,6 +116,10 @@ class Scaled(View):
         return np.zeros_like(centres) if self.scaling.kind == "rownorm" else self._point(centres)
 
     def _point(self, centres: np.ndarray) -> np.ndarray:
+        if self.scaling.metric is not None:
+            found = np.empty_like(centres)
+            self.scaling.metric.into(centres, found)
+            return found
         shift, factor = self.scaling.shift, self.scaling.factor
         return np.asarray((centres - shift.astype(np.float64)) * factor.astype(np.float64))  # type: ignore[union-attr]
 
@@ -115,6 +136,8 @@ class Scaled(View):
            number), two of float64 move p by less than that of |p_j|. ||z|| is at most its bound from 1.
         3. Without rounding z = factor x - factor shift, no longer than max(factor) ||x|| + ||factor shift||.
 
+        ``ellipsoid``: the same with F for factor. ``_lengths_in_metric`` has what differs.
+
         ``rownorm``: r is the length of x to (d + 2) / 2 units of float64, division and rounding add one unit each of
         both precisions: ||z|| <= 1 + (d + 8) units of float64 + 2 of the store's. All lies that near to 0.
         """
@@ -124,8 +147,9 @@ class Scaled(View):
             longest = np.full(self.chunks, 1.0 + (d + 8) * _UNIT + 2 * unit)
             return replace(base, radius=longest, max_norm=longest)
         step = max(1, _SLICE // d)
+        lengths = self._lengths if self.scaling.metric is None else self._lengths_in_metric
         parts = [
-            self._lengths(self.base.statistics(start, min(start + step, self.chunks)), unit)
+            lengths(self.base.statistics(start, min(start + step, self.chunks)), unit)
             for start in range(0, self.chunks, step)
         ]
         radius, longest = (np.concatenate(part) for part in zip(*parts, strict=True))
@@ -145,6 +169,32 @@ class Scaled(View):
         radius = np.minimum(wide, near)
         return radius, np.minimum(longest, (_length(point) + radius) * (1 + 4 * _UNIT))
 
+    def _lengths_in_metric(self, part: ChunkStatistics, unit: float) -> tuple[np.ndarray, np.ndarray]:
+        """Radius and largest norm (c,) of some chunks, by three bounds.
+
+        1. |z_j| <= sum_k |F_jk| max(|low_k - c_k|, |high_k - c_k|), and |z_j - p_j| likewise about the chunk's centre.
+        2. ||z - p|| <= ||F|| radius.
+        3. All rows that count lie in the ellipsoid: ||z|| is at most its radius. Of weighted rows, some may not count.
+
+        A sum of r products is off by at most gamma_(r+2) of the sum of their sizes, which are those of bound 1.
+        """
+        metric: Any = self.scaling.metric
+        columns, size = metric.columns, np.abs(metric.axes)
+        low, high, centre = (_dense(values)[:, columns] for values in (part.low, part.high, part.centre))
+        reach = _length(np.maximum(np.abs(low - metric.centre), np.abs(high - metric.centre)) @ size.T)
+        error = 2 * (len(columns) + 8) * _UNIT * reach
+        spread = _length(np.maximum(high - centre, centre - low) @ size.T)
+        tiny = float(np.finfo(self.dtype).tiny) * float(np.sqrt(self.features))
+        point = _length(self._point(_dense(part.centre)))
+        widest = float(np.linalg.norm(metric.axes, 2)) * (1 + 1e-9)
+        longest = reach
+        if self.base.weights(0) is None:
+            volume = float(np.exp(-np.log(np.diag(metric.axes)).mean()))
+            longest = np.minimum(reach, float(self.ellipsoid["scaling_bounds"][1]) / volume * (1 + 1e-9))  # type: ignore[index]
+        longest = (longest + error) * (1 + 2 * unit) + tiny
+        radius = (np.minimum(spread, widest * part.radius) + 2 * error + 2 * unit * longest + tiny) * (1 + 4 * _UNIT)
+        return radius, np.minimum(longest, (point + radius) * (1 + 4 * _UNIT))
+
     def scaled_values(self, values: np.ndarray) -> np.ndarray:
         """Scaled rows, as float64, of rows (c, d) float64 that are numbers of the store's precision."""
         out = np.empty(values.shape, self.dtype)
@@ -163,14 +213,24 @@ def _length(values: np.ndarray) -> np.ndarray:
     return np.where(values.any(axis=1), rounded, 0.0)
 
 
-def scaled(source: Source, how: Kind | None) -> Source:
-    """The source with its rows scaled, or itself for None. Raises BadRow for a column that cannot be scaled."""
+def scaled(source: Source, how: Kind | None, ellipsoid: Mapping[str, np.ndarray] | None = None) -> Source:
+    """The source with its rows scaled, or itself for None. Raises BadRow for a column that cannot be scaled.
+
+    ellipsoid: the arrays of that kind of scaling, which statistics do not give.
+    """
     if how is None:
         return source
     if scaling_of(source) is not None:
         raise UsageError(f"{source.name}: the rows are scaled already; give the source under them")
     if how == "rownorm":
         return Scaled(source, how, None, None)
+    if how == "ellipsoid":
+        if ellipsoid is None:
+            raise UsageError(
+                f"{source.name}: scaling 'ellipsoid' takes a read of all rows before the rows are scaled, which only "
+                f"training jobs make; choose another scaling, such as 'standard'"
+            )
+        return Scaled(source, how, None, None, tuple(sorted(ellipsoid.items())))
     if source.sparse and how == "minmax":
         raise UsageError(
             f"{source.name}: scaling 'minmax' would turn the zeros of sparse rows into other values; use 'maxabs', "
@@ -183,6 +243,34 @@ def scaled(source: Source, how: Kind | None) -> Source:
         far = (found.high - found.low) * (how != "maxabs" and not source.sparse)
     _refuse_columns(source, {what: size, "range": far}, factor)
     return Scaled(source, how, (shift * (not source.sparse)).astype(source.dtype), factor)
+
+
+def scaled_as(source: Source, scaling: Scaling, arrays: Mapping[str, np.ndarray] | None = None) -> Source:
+    """The source with its rows scaled as those of a model.
+
+    arrays: of the model, for the rows that it was trained on; None: other rows, which may lie outside its ellipsoid.
+    """
+    metric = scaling.metric
+    if metric is None:
+        return Scaled(source, scaling.kind, scaling.shift, scaling.factor)
+    if arrays is not None:
+        return scaled(source, scaling.kind, {name: some for name, some in arrays.items() if name.startswith(PREFIX)})
+    numbers = {
+        "centre": metric.centre,
+        "axes": metric.axes,
+        "span_columns": metric.columns,
+        "bounds": np.full(2, np.inf),
+    }
+    return scaled(source, scaling.kind, {PREFIX + name: values for name, values in numbers.items()})
+
+
+def ellipsoid_of(source: Source) -> Mapping[str, np.ndarray]:
+    """The arrays of the ellipsoid that scales the rows of a source; none for other scalings."""
+    while isinstance(source, View):
+        if isinstance(source, Scaled):
+            return source.ellipsoid or {}
+        source = source.base
+    return {}
 
 
 def scaling_of(source: Source) -> Scaling | None:

@@ -19,7 +19,7 @@ from coremargin.maths.feature_map import Fourier, Nystroem, Polynomial
 from coremargin.maths.rows import is_sparse
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from coremargin.data.source import Source
     from coremargin.formats.choices import ScalingKind
@@ -143,15 +143,21 @@ class Transforms(Protocol):
         """How they are mapped: by none, by one, or by several that differ in gamma."""
 
 
-def transformed(source: Source, how: Transforms, kept: Sequence[FeatureMap] = ()) -> Source:
+def transformed(
+    source: Source,
+    how: Transforms,
+    kept: Sequence[FeatureMap] = (),
+    ellipsoid: Mapping[str, np.ndarray] | None = None,
+) -> Source:
     """The source with its rows as a job's problem is about them; kept: the maps of the model before, to go on with.
 
-    Maps are fitted to a few rows of the source, which are read. Raises BadRow, UsageError.
+    ellipsoid: the arrays of scaling by an ellipsoid. Maps are fitted to a few rows of the source, which are read.
+    Raises BadRow, UsageError.
     """
     asked = how.asked_maps
     if asked and map_of(source) is not None:
         raise UsageError(f"{source.name}: the rows are mapped already; give the source under them")
-    rows = scaled(source, how.scaling)
+    rows = scaled(source, how.scaling, ellipsoid)
     if not asked:
         return rows
     maps = kept or fitted_each(rows, asked)

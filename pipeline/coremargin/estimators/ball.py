@@ -36,7 +36,7 @@ class OneClassBall(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
         The share of the rows that may lie outside, above 0 and below 1; at least 1/n. None: none may.
     epsilon : float, default 1e-3
         Relative gap between the bounds of the objective or, without ``nu``, of the radius.
-    scaling : {"standard", "minmax", "maxabs", "rownorm"}, optional
+    scaling : {"standard", "minmax", "maxabs", "rownorm", "ellipsoid"}, optional
         Scale rows, with statistics of all rows.
     memory : str or int, optional
         For rows that are solved, with a kernel for their kernel matrix; None: a quarter of the available memory.

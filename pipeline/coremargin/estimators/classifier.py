@@ -56,9 +56,10 @@ class MarginCoresetClassifier(PartialFitMixin, PredictMixin, ClassifierMixin, Ba
     multi_class : {"ovr", "crammer_singer"}, default "ovr"
         One class against the rest, or one problem for all classes (with the hinge or as a hard margin; no
         ``partial_fit``).
-    scaling : {"standard", "minmax", "maxabs", "rownorm"}, optional
+    scaling : {"standard", "minmax", "maxabs", "rownorm", "ellipsoid"}, optional
         Scale rows as they are read, with statistics of all rows, as a scaler in a pipeline would. ``coef_`` and
-        ``intercept_`` are for raw rows, up to rounding ("rownorm": for normalised rows). No ``partial_fit``.
+        ``intercept_`` are for raw rows, up to rounding ("rownorm": for normalised rows). "ellipsoid": in the metric of
+        the ellipsoid of least volume around the rows. No ``partial_fit``.
     map : {"nystroem", "fourier", "polynomial"}, optional
         Feature map that approximates a kernel, applied to rows as they are read, after scaling, as scikit-learn's
         ``Nystroem``, ``RBFSampler`` or ``PolynomialCountSketch`` in a pipeline would, for rows that do not fit in

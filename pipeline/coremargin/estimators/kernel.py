@@ -53,7 +53,7 @@ class KernelCoresetClassifier(PredictMixin, ClassifierMixin, BaseEstimator):  # 
     class_weight : dict or "balanced", optional
         Factors of C, {label: factor} or "balanced": n / (k n_class); ignored by hard margins. As in scikit-learn, a
         label without rows is refused if a class has no factor; otherwise it is ignored with a warning.
-    scaling : {"standard", "minmax", "maxabs", "rownorm"}, optional
+    scaling : {"standard", "minmax", "maxabs", "rownorm", "ellipsoid"}, optional
         Scale rows as they are read, with statistics of all rows.
     columns : mapping, optional
         Column options for tables, as for ``MarginCoresetClassifier``.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 Strategy = Literal["fast", "paper", "any-violator", "perceptron", "lp"]
-ScalingKind = Literal["standard", "minmax", "maxabs", "rownorm"]
+ScalingKind = Literal["standard", "minmax", "maxabs", "rownorm", "ellipsoid"]
 MapKind = Literal["nystroem", "fourier", "polynomial"]
 Loss = Literal["hinge", "squared_hinge"]
 KernelName = Literal["linear", "poly", "rbf", "callable"]

@@ -37,11 +37,15 @@ class Ellipsoid(ModelRecord, frozen=True, kw_only=True, tag_field="problem", tag
     only: Label | UnsetType = UNSET
 
     def __post_init__(self) -> None:
-        """Raises ValueError for another class than the one that was asked for, a map, or too large a rank."""
+        """Raises ValueError for another class than the one that was asked for, a map, an ellipsoid as the scaling, or
+        too large a rank.
+        """
         super().__post_init__()
         check_only(self.parameters.only, self.only)
         if self.map:
             raise ValueError(f"expected rows that are not mapped, found map {self.map!r}")
+        if self.scaling == "ellipsoid":
+            raise ValueError("expected rows that are not scaled by an ellipsoid, found scaling 'ellipsoid'")
         if self.rank > self.features:
             raise ValueError(f"expected a rank of at most {self.features}, found {self.rank}")
 

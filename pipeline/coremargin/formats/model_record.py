@@ -14,6 +14,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from coremargin.errors import DataError
 from coremargin.formats.choices import MapKind, ScalingKind, Strategy
+from coremargin.formats.ellipsoid_scaling import check_ellipsoid, ellipsoid_schema
 from coremargin.formats.feature_map import check_map, check_map_values, map_schema, map_width
 from coremargin.formats.limits import (
     C_LIMITS,
@@ -189,12 +190,16 @@ class ModelRecord(Strict, frozen=True, kw_only=True, tag_field="problem"):
         schema: Schema = {"coreset_ids": Numbers("i8", (m,)), **map_schema(self.parameters, d)}
         if self.scaling in COLUMN_SCALINGS:
             schema |= {"shift": Numbers("f8", (d,)), "factor": Numbers("f8", (d,))}
+        if self.scaling == "ellipsoid":
+            schema |= ellipsoid_schema(d, names)
         return schema | rows_schema(m, self.coreset_width, names)
 
     def check_values(self, arrays: Mapping[str, np.ndarray], place: str) -> None:
         """What the numbers of arrays that fit the schema must be to mean anything. Raises DataError."""
         check_rows(arrays, self.certificate.coreset_rows, self.features, place)
         check_map_values(self.parameters, self.features, arrays, place)
+        if self.scaling == "ellipsoid":
+            check_ellipsoid(self.features, arrays, place)
 
 
 class ClassifierRecord(ModelRecord, frozen=True, kw_only=True, tag_field="problem"):

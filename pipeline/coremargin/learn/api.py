@@ -18,7 +18,6 @@ from coremargin.data.source import Source, is_source
 from coremargin.data.sources.paths import local_source
 from coremargin.data.store import Store
 from coremargin.data.tables.objects import matrix_of, with_label_name
-from coremargin.engine.checkpoint import NoCheckpoint
 from coremargin.errors import UsageError
 from coremargin.formats.local_path import local_path
 from coremargin.learn.retrain import prepare_retraining, retrain_job_of
@@ -27,13 +26,13 @@ from coremargin.learn.train import (
     Progress,
     check_output,
     open_store,
-    run_problem,
     set_default_memory,
+    train_in_memory,
     train_job,
 )
 from coremargin.models.executor import executor_of
 from coremargin.models.function import Named
-from coremargin.problems.registry import job_of, kind_of, own_parameters, problem_of, write_report
+from coremargin.problems.registry import job_of, kind_of, own_parameters, write_report
 from coremargin.problems.resuming import with_cluster
 
 if TYPE_CHECKING:
@@ -172,8 +171,9 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
         For hard margins (``HardMarginJob``): "paper" is Figure 1 of [1]_, with one new row per scan; "any-violator"
         takes the first violator; "perceptron" passes over the rows until it makes no mistake; "lp" solves linear
         programs; None: "fast".
-    scaling : {"standard", "minmax", "maxabs", "rownorm"}, optional
-        Scale rows as they are read, with statistics of the store; part of the model.
+    scaling : {"standard", "minmax", "maxabs", "rownorm", "ellipsoid"}, optional
+        Scale rows as they are read, with statistics of the store; part of the model. "ellipsoid": rows in the metric of
+        the ellipsoid of least volume around them, which takes a read before; an ellipsoidal machine [4]_.
     map : {"nystroem", "fourier", "polynomial"}, optional
         Feature map that approximates a kernel, applied to rows as they are read, after scaling. "nystroem" (landmarks
         from the rows) and "fourier" (random frequencies) approximate exp(-gamma ||x - y||^2), "polynomial" is
@@ -229,6 +229,7 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
     .. [1] S. Har-Peled, D. Roth, D. Zimak, "Maximum Margin Coresets for Active and Noise Tolerant Learning", 2006.
     .. [2] K. Crammer, Y. Singer, "On the Algorithmic Implementation of Multiclass Kernel-based Vector Machines", 2001.
     .. [3] P. Shivaswamy, T. Jebara, "Maximum Relative Margin and Data-Dependent Regularization", 2010.
+    .. [4] P. Shivaswamy, T. Jebara, "Ellipsoidal Kernel Machines", 2007.
 
     Examples
     --------
@@ -298,7 +299,7 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
         with executor_of(rows, cluster) as executor:
             if folder is None:
                 job = set_default_memory(job)
-                return run_problem(job, problem_of(job, rows), executor, NoCheckpoint(), progress).model
+                return train_in_memory(job, rows, executor, progress)
             report = partial(write_report, name=folder.name)
             outcome = train_job(job, rows, executor, begin=begin, overwrite=overwrite, report=report, progress=progress)
             return outcome.model
@@ -379,9 +380,7 @@ def retrain(  # noqa: PLR0913 - a model, its rows and where to; all but two with
     if out is None:
         job, rows = set_default_memory(retraining.job), Store.open(retraining.job.store)
         with executor_of(rows, cluster) as executor:
-            return run_problem(
-                job, problem_of(job, rows, retraining.maps), executor, NoCheckpoint(), progress, retraining=retraining
-            ).model
+            return train_in_memory(job, rows, executor, progress, retraining)
     rows = open_store(retraining.job, begin)
     check_output(retraining.job, begin, overwrite=overwrite)
     with executor_of(rows, cluster) as executor:

@@ -163,8 +163,10 @@ class Retraining:
 def _same_scaling(source: Source, model: AnyModel) -> bool:
     """Whether rows are scaled with exactly the numbers of a model."""
     now = scaling_of(source)
-    if now is None or now.shift is None:
+    if now is None or now.kind == "rownorm":
         return True
+    if now.metric is not None:
+        return now.same(getattr(model, "row_scaling", None))
     then = [getattr(model, name, None) for name in ("shift", "factor")]
     return all(
         one is not None and other is not None and np.array_equal(one, other)

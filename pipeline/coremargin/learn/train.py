@@ -21,7 +21,7 @@ from coremargin.data.store import Store
 from coremargin.data.store_paths import has_model
 from coremargin.data.view import columns_of
 from coremargin.engine.allowance import Allowance, size_of
-from coremargin.engine.checkpoint import EVERY_S, Checkpoint, identity_then
+from coremargin.engine.checkpoint import EVERY_S, Checkpoint, NoCheckpoint, identity_then
 from coremargin.engine.default_memory import need_known_memory
 from coremargin.engine.executors import InProcess
 from coremargin.engine.loop import Answer, Callbacks, Engine, OutOfTime, ScanCost, Step, no_labels, nothing, rounds
@@ -30,6 +30,7 @@ from coremargin.engine.task import one_blas_thread
 from coremargin.errors import CoremarginError, DataError, Interrupted, MachineLimit, OutputError, StoreError, UsageError
 from coremargin.formats.run_record import ROUNDS, RUN, read_run
 from coremargin.interruption import interrupt_handled, raise_if_interrupted, terminable
+from coremargin.learn.ellipsoid_scaling import FittedEllipsoid, earlier_ellipsoid, fit_ellipsoid, preliminary_ellipsoid
 from coremargin.learn.record import RunCounters, run_record
 from coremargin.maths.breakdown import BREAKDOWNS, quiet
 from coremargin.maths.stopping import stoppable
@@ -180,8 +181,8 @@ def train_job(  # noqa: PLR0913 - all but three have a default
     job = set_default_memory(job, begin)
     identity = {"store": source.digest, "rows": source.rows, "problem": kind_of(job).name, **job.identity()}
     identity |= {} if retraining is None else retraining.identity
-    resident = Resident(source)
-    problem = problem_of(job, resident, () if retraining is None else retraining.maps)
+    resident, maps = Resident(source), () if retraining is None else retraining.maps
+    problem = problem_of(job, resident, maps, preliminary_ellipsoid(job, source))
     resident.keeps = isinstance(executor, InProcess) and keeps_rows(problem, source, job, requested=requested)
     check_outside(job.out)
     with Checkpoint(job.out, identity, every_s=EVERY_S) as checkpoint:
@@ -197,7 +198,11 @@ def train_job(  # noqa: PLR0913 - all but three have a default
                 progress = progress or Progress()
                 progress.on_memory_need(problem.memory_need)
                 progress.on_note(kind_of(job).note(problem))
+                fitted = fitted_ellipsoid(job, resident, executor, started, resident.held, retraining)
+                if fitted is not None:
+                    problem = problem_of(job, resident, maps, fitted.arrays)
                 done = run_problem(job, problem, executor, checkpoint, progress, resident.held, retraining, started)
+                add_cost(done.run, fitted)
                 raise_if_interrupted()  # a signal during the last block, which may have swallowed it
                 allowance = job.allowance  # a model that is retrained now will probably be retrained again
                 allowance = replace(allowance, requested=allowance.requested or retraining is not None)
@@ -211,12 +216,49 @@ def train_job(  # noqa: PLR0913 - all but three have a default
     return done
 
 
+def train_in_memory(
+    job: TrainJob, source: Source, executor: Executor, progress: Progress, retraining: Retraining | None = None
+) -> AnyModel:
+    """Run the job without a checkpoint and without files; returns the model."""
+    started, maps = time.perf_counter(), () if retraining is None else retraining.maps
+    preliminary = preliminary_ellipsoid(job, source)
+    if preliminary is not None:
+        problem_of(job, source, maps, preliminary)  # raises what is wrong before the ellipsoid takes a read
+    fitted = fitted_ellipsoid(job, source, executor, started, retraining=retraining)
+    problem = problem_of(job, source, maps, None if fitted is None else fitted.arrays)
+    return run_problem(job, problem, executor, NoCheckpoint(), progress, retraining=retraining, started=started).model
+
+
+def fitted_ellipsoid(
+    job: TrainJob,
+    source: Source,
+    executor: Executor,
+    started: float,
+    held: Callable[[], frozenset[int]] = frozenset,
+    retraining: Retraining | None = None,
+) -> FittedEllipsoid | None:
+    """The ellipsoid that scales the rows; None for other scalings. Of a retraining the earlier one, if it still is."""
+    if not job.scaling_takes_read:
+        return None
+    kept = None if retraining is None else earlier_ellipsoid(retraining.model, source)
+    deadline = math.inf if job.time_limit is None else started + job.time_limit
+    return kept or fit_ellipsoid(job, source, executor, deadline, held)
+
+
+def add_cost(run: dict[str, Any], fitted: FittedEllipsoid | None) -> None:
+    """Add the reads for an ellipsoid to the record of a run."""
+    if fitted is not None:
+        run["scaling"] = fitted.cost
+        run["bytes_read"] += fitted.cost["bytes_read"]
+
+
 def keeps_rows(problem: AnyProblem, source: Source, job: TrainJob, *, requested: bool) -> bool:
     """Whether chunks that were read stay in memory; in one process only.
 
     requested: the user set the memory. By default only problems that hold all rows anyway use more for larger stores.
     """
-    return problem.reads_again and fits(source, job.memory_bytes, requested=requested or problem.holds_all_rows)
+    again = problem.reads_again or job.scaling_takes_read
+    return again and fits(source, job.memory_bytes, requested=requested or problem.holds_all_rows)
 
 
 def _write_state_and_report(
@@ -270,6 +312,7 @@ def run_problem(  # noqa: PLR0913 - three have a default
     )
     with one_blas_thread(), quiet():  # solves of the driver give the same bits on any number of cores
         state, counters = _load_or_start(problem, engine, clock, held, retraining)
+        counters.holds(held())  # read before, for an ellipsoid
         engine = replace(engine, held=lambda: frozenset(counters.held))
         before, proven = counters.seconds, state if problem.done(state) else None
         # scans before a kill count, except one that has not finished
@@ -358,7 +401,7 @@ def _load_or_start(
         resumed[1].resumed += 1
         checkpoint.history = resumed[1].as_now()
         return resumed
-    counters = RunCounters()
+    counters, held_before = RunCounters(), held()
     try:
         with stoppable(engine.check_time):
             state, counters.about = (problem.start(), {}) if retraining is None else retraining.start(problem)
@@ -368,7 +411,8 @@ def _load_or_start(
         return problem.broken(problem.unsolved()), counters
     seconds = time.perf_counter() - clock
     if state.sample_bytes:  # else the stages of the first read bring the first rows
-        cost = ScanCost(problem.source.chunks, 0, state.sample_bytes, 0.0, seconds)
+        read = state.sample_bytes if len(held_before) < problem.source.chunks else 0
+        cost = ScanCost(problem.source.chunks, 0, read, 0.0, seconds)
         counters.sampled(problem.round_of(state), cost)
         counters.holds(held())
         progress.on_round(counters.rounds[-1])

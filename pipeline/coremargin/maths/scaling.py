@@ -5,28 +5,33 @@ once, to nearest.
 
     standard, minmax, maxabs    z_j = (x_j - shift_j) * factor_j       two operations: difference, product
     rownorm                     z_j = x_j / r                          in float64, then rounded to the store's precision
+    ellipsoid                   z_j = sum_k F_jk (x_k - c_k)           in float64, then rounded to the store's precision
 
 with r the square root, in float64, of the squares x_j * x_j added in float64 from the first column to the last. A row
-of zeros is not changed. No operation is fused, reordered or done in another precision; if all shifts are 0, the
-difference changes no value. Zeros between the values of a sparse row add nothing to r and stay zeros.
+of zeros is not changed. The products of an ellipsoid's lower triangle F with the differences from its centre c are
+added from the first column to the last; columns that are linear functions of others are left out, and become 0. No
+operation is fused, reordered or done in another precision; if all shifts are 0, the difference changes no value. Zeros
+between the values of a sparse row add nothing to r and stay zeros.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.formats.choices import ScalingKind
+from coremargin.formats.ellipsoid_scaling import PREFIX
 from coremargin.maths.rows import is_sparse
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 Kind = ScalingKind
-KINDS: tuple[Kind, ...] = ("standard", "minmax", "maxabs", "rownorm")
+KINDS: tuple[Kind, ...] = ("standard", "minmax", "maxabs", "rownorm", "ellipsoid")
 Array = NDArray[np.float64]
 
 #: Range of the lengths of rows in which squares of their values neither under- nor overflow.
@@ -41,20 +46,97 @@ _RUN = 1 << 14
 
 
 @dataclass(frozen=True, eq=False)
-class Scaling:
-    """How rows are scaled. shift, factor (d,) in the store's precision, factor > 0; both None for ``rownorm``.
+class Metric:
+    """The metric of an ellipsoid: z[columns] = axes (x[columns] - centre), and 0 in all other columns.
 
-    dtype: the store's precision. All methods also return the lengths r (n,) of the rows, or None if rows are not
-    divided by them.
+    centre (r,), axes (r, r) lower triangular, columns (r,) of ``features`` d, in the order in which products are added.
+    """
+
+    features: int
+    centre: Array
+    axes: Array
+    columns: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, features: int, arrays: Mapping[str, NDArray[Any]]) -> Metric:
+        """That of the arrays of a model (formats/ellipsoid_scaling.py)."""
+        centre, axes = (np.asarray(arrays[PREFIX + name], np.float64) for name in ("centre", "axes"))
+        columns = arrays.get(PREFIX + "span_columns", np.arange(len(centre)))
+        return cls(features, centre, axes, np.asarray(columns, np.int64))
+
+    def into(self, rows: NDArray[Any], out: NDArray[Any]) -> None:
+        """Rows (n, d) in the metric to ``out``."""
+        n, rank = len(rows), len(self.centre)
+        step = max(1, _RUN // rank)
+        if rank < self.features:
+            out[:] = 0
+        for start in range(0, n, step):
+            part = slice(start, start + step)
+            y = np.array(rows[part].T[self.columns], dtype=np.float64, order="C")
+            y -= self.centre[:, None]
+            z = np.zeros(y.shape)
+            for k in range(rank):  # a column after the other is added to all z_j that it is part of
+                z[k:] += self.axes[k:, k, None] * y[k]
+            out[part, self.columns] = z.T
+
+    def rearranged(self, order: NDArray[np.intp]) -> Metric:
+        """The same for rows of which feature j is the one that is now at ``order[j]`` (d,); sums keep their order."""
+        return replace(self, columns=np.argsort(order)[self.columns])
+
+    def affine(self) -> tuple[Array, Array]:
+        """Shift (d,) and matrix (d, d): z = (x - shift) @ matrix."""
+        shift, matrix = np.zeros(self.features), np.zeros((self.features, self.features))
+        shift[self.columns] = self.centre
+        matrix[np.ix_(self.columns, self.columns)] = self.axes.T
+        return shift, matrix
+
+    def same(self, other: Metric | None) -> bool:
+        """Whether another metric has the same numbers."""
+        return other is not None and all(
+            np.array_equal(getattr(self, name), getattr(other, name)) for name in ("centre", "axes", "columns")
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Scaling:
+    """How rows are scaled. shift, factor (d,) in the store's precision, factor > 0; metric: of an ellipsoid.
+
+    None of these for ``rownorm``. dtype: the store's precision. All methods also return the lengths r (n,) of the rows,
+    or None if rows are not divided by them.
     """
 
     kind: Kind
     dtype: np.dtype[Any]
     shift: NDArray[Any] | None = None
     factor: NDArray[Any] | None = None
+    metric: Metric | None = None
+
+    @property
+    def fills_zeros(self) -> bool:
+        """Whether zeros become other values, so that sparse rows become dense."""
+        return self.metric is not None or (self.shift is not None and bool(self.shift.any()))
+
+    def same(self, other: Scaling | None) -> bool:
+        """Whether another scaling is the same, with the same numbers."""
+        if other is None or self.kind != other.kind:
+            return False
+        if self.metric is not None:
+            return self.metric.same(other.metric)
+        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in ("shift", "factor"))
+
+    def rearranged(self, order: NDArray[np.intp]) -> Scaling:
+        """The same for rows of which feature j is the one that is now at ``order[j]`` (d,)."""
+        if self.metric is not None:
+            return replace(self, metric=self.metric.rearranged(order))
+        if self.shift is None or self.factor is None:
+            return self
+        return replace(self, shift=self.shift[order], factor=self.factor[order])
 
     def into(self, rows: NDArray[Any], out: NDArray[Any]) -> NDArray[np.float64] | None:
         """Scaled rows (n, d), C order, to ``out`` of the same shape and precision."""
+        if self.metric is not None:
+            self.metric.into(rows, out)
+            return None
         if self.shift is None or self.factor is None:
             return divided_by_length(rows, out)
         # Repeat the pattern over runs of whole rows: broadcasting over short rows would be slow.
@@ -83,7 +165,7 @@ class Scaling:
 
     def of_rows(self, rows: NDArray[Any] | csr_array) -> tuple[Any, NDArray[np.float64] | None]:
         """Scaled rows, a copy of the same kind and precision; sparse rows become dense if zeros are shifted."""
-        if is_sparse(rows) and self.shift is not None and self.shift.any():
+        if is_sparse(rows) and self.fills_zeros:
             rows = rows.toarray()
         if is_sparse(rows):
             values, found = self.values(rows)
@@ -92,13 +174,21 @@ class Scaling:
         return out, self.into(rows, out)
 
 
-def folded(w: Array, b: float, shift: NDArray[Any], factor: NDArray[Any]) -> tuple[Array, float]:
-    """(coef, intercept) for rows x before shift and factor: w.z + b = coef.x + intercept, up to rounding.
+def folded(w: Array, b: float, scaling: Scaling | None) -> tuple[Array, float]:
+    """(coef, intercept) for rows x before they are scaled: w.z + b = coef.x + intercept, up to rounding.
 
-    If a shift is large compared with the range of its column, rounding may exceed the decision values themselves: scale
-    the rows in that case. Numbers that overflow are not finite; callers reject them.
+    Of rows that are divided by their lengths, or not scaled, w and b. If a shift is large compared with the range of
+    its column, rounding may exceed the decision values themselves: scale the rows in that case. Numbers that overflow
+    are not finite; callers reject them.
     """
     with np.errstate(over="ignore", invalid="ignore"):
+        if scaling is not None and scaling.metric is not None:
+            shift, matrix = scaling.metric.affine()
+            coef = matrix @ w
+            return coef, float(b - coef @ shift)
+        if scaling is None or scaling.shift is None or scaling.factor is None:
+            return w, b
+        shift, factor = scaling.shift, scaling.factor
         coef = w * factor.astype(np.float64)
         return coef, float(b - coef @ shift.astype(np.float64))
 

@@ -28,7 +28,7 @@ class Coefficient(NamedTuple):
         What one more of the feature adds, as it is before any scaling. Of "rownorm": as it is in rows of length 1.
     effect : float
         What one more of the scaled feature adds: one standard deviation of "standard", the way from the least to the
-        largest value of "minmax", the largest size of "maxabs". Without such a scaling: ``weight``.
+        largest value of "minmax", the largest size of "maxabs". Without such a scaling of columns: ``weight``.
     """
 
     feature: str
@@ -71,12 +71,14 @@ def hyperplanes(linear: Linear, columns: ColumnsRecord | None, top: int | None =
     if top is not None and top < 1:
         raise UsageError(f"top: expected at least 1, got {top}")
     weights, intercepts = linear.folded()
+    in_metric = linear.scaling is not None and linear.scaling.metric is not None
+    units = weights if in_metric else linear.coef
     labels = linear.classes.tolist()
     sides = [(labels[1], labels[0])] if len(weights) == 1 else [(label, None) for label in labels]
     named = _named(linear, columns)
     return [
         Hyperplane(label, against, float(intercept), _ranked(own, effects, named, top))
-        for (label, against), intercept, own, effects in zip(sides, intercepts, weights, linear.coef, strict=True)
+        for (label, against), intercept, own, effects in zip(sides, intercepts, weights, units, strict=True)
     ]
 
 

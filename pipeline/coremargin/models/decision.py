@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -92,7 +92,7 @@ class Scorer(ABC):
         dense = not is_sparse(X)
         dtype = self._precision(X.dtype)
         rows = X if dense else _canonical(X, dtype)
-        shifted = self.scaling is not None and self.scaling.shift is not None and self.scaling.shift.any()
+        shifted = self.scaling is not None and self.scaling.fills_zeros
         width = X.shape[1] if dense or shifted else -(-rows.nnz // max(1, X.shape[0]))
         step = max(1, _SLAB_ELEMENTS // max(1, width, self.widest))
         for start in range(0, X.shape[0], step):
@@ -112,10 +112,7 @@ class Scorer(ABC):
 
     def _scaling_of(self, order: np.ndarray) -> Scaling | None:
         """The scaling of rows whose features come in another order."""
-        scaling: Any = self.scaling
-        if scaling is None or scaling.shift is None or scaling.factor is None:
-            return self.scaling
-        return cast("Scaling", replace(scaling, shift=scaling.shift[order], factor=scaling.factor[order]))
+        return None if self.scaling is None else self.scaling.rearranged(order)
 
 
 @dataclass(frozen=True)
@@ -210,14 +207,14 @@ class KernelScorer(Scorer):
 
 
 def folded_planes(coef: np.ndarray, intercept: np.ndarray, scaling: Scaling | None) -> tuple[np.ndarray, np.ndarray]:
-    """Weights (k, d) and intercepts (k,) of scaled rows made those of rows as they are, shift and factor in them.
+    """Weights (k, d) and intercepts (k,) of scaled rows made those of rows as they are, the scaling in them.
 
     The same up to rounding: see ``folded``. Of "rownorm", for rows divided by their lengths. Raises DataError for what
     overflows.
     """
-    if scaling is None or scaling.shift is None or scaling.factor is None:
+    if scaling is None or scaling.kind == "rownorm":
         return coef, intercept
-    pairs = [folded(w, float(b), scaling.shift, scaling.factor) for w, b in zip(coef, intercept, strict=True)]
+    pairs = [folded(w, float(b), scaling) for w, b in zip(coef, intercept, strict=True)]
     weights, offsets = np.stack([w for w, _ in pairs]), np.array([b for _, b in pairs])
     _refuse_overflow(weights, offsets)
     return weights, offsets

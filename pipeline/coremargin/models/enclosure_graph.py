@@ -32,7 +32,7 @@ def enclosure_onnx(
     The decision value is radius - ||axes (z - centre)|| of scaled and mapped rows z; the label is 1 inside, -1 outside.
     centre (d,); axes (d, d), None: I. Raises UsageError as ``as_onnx`` does.
     """
-    rows, nodes = scaling_nodes(model.row_scaling)
+    rows, nodes = scaling_nodes(model.row_scaling, precision)
     made = model.row_map
     steps, arrays = ([], {}) if made is None else map_graph(made, rows)
     arrays |= {"middle": centre, "radius": np.array(radius), "along": np.array([1])}

@@ -294,6 +294,9 @@ class FleetModel(BaseModel):
             first, *others = (getattr(member, name) for member in members)
             if not all(np.array_equal(first, other) for other in others):
                 raise DataError(f"members: {name}: the members do not all scale rows alike; get an unaltered copy")
+        scalings = [member.row_scaling for member in members]
+        if scalings[0] is not None and not all(scalings[0].same(other) for other in scalings[1:]):
+            raise DataError("members: scaling: the members do not all scale rows alike; get an unaltered copy")
         maps = [{name: values for name, values in m.numbers.items() if name.startswith(PREFIX)} for m in members]
         if not all(_same_arrays(maps[0], other) for other in maps[1:]):
             raise DataError("members: map: the members do not all map rows alike; get an unaltered copy")

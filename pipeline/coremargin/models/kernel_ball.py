@@ -170,7 +170,7 @@ class KernelBallModel(BallModel):
         UsageError
             The package onnx is not installed.
         """
-        rows, nodes = scaling_nodes(self.row_scaling)
+        rows, nodes = scaling_nodes(self.row_scaling, precision)
         steps, arrays = kernel_graph(self.kernel, dense(self.coreset_x), rows)
         own, more = _own_values(self.kernel, rows)
         distance: list[Step] = [

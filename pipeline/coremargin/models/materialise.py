@@ -13,7 +13,7 @@ import numpy as np
 
 from coremargin.data.format import UNLABELLED
 from coremargin.data.mapped import mapped
-from coremargin.data.scaled import Scaled
+from coremargin.data.scaled import scaled_as
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import UsageError
@@ -94,4 +94,4 @@ def _as_mapped(model: AnyModel, store: Store) -> Source:
     if getattr(scorer, "columns", None) is not None:
         raise UsageError(f"{store.name}: expected columns in the order of the model; ingest with --columns-of MODEL")
     how = scorer.scaling
-    return mapped(store if how is None else Scaled(store, how.kind, how.shift, how.factor), scorer.map)
+    return mapped(store if how is None else scaled_as(store, how), scorer.map)

@@ -21,6 +21,7 @@ The record names the problem, and with it the arrays. For k hyperplanes and a co
     coreset_ids (m,)    int64, these rows by number
     coreset_x (m, d)    exact copies of them, before they are mapped; (m, 0) where no proof needs them
     shift, factor (d,)  where columns are scaled, what by: all other numbers are about scaled rows
+    scaling_...         of scaling by an ellipsoid, the ellipsoid (formats/ellipsoid_scaling.py)
     map_...             of a map, what it is made of; d is then that of mapped rows, but for coreset_x
 
 and of some problems "block_bounds_..." (what scans proved about each chunk), "reference" (the hypothesis of the dual
@@ -121,9 +122,10 @@ class Model(SingleModel):
     @cached_property
     def _folded(self) -> tuple[np.ndarray, np.ndarray]:
         weights, offsets = self.planes
-        if self.shift is None or self.factor is None or self.row_map is not None:
+        scaling = self.row_scaling
+        if scaling is None or scaling.kind == "rownorm" or self.row_map is not None:
             return weights, offsets
-        pairs = [folded(w, float(b), self.shift, self.factor) for w, b in zip(weights, offsets, strict=True)]
+        pairs = [folded(w, float(b), scaling) for w, b in zip(weights, offsets, strict=True)]
         coef = np.stack([w for w, _ in pairs])
         coef.flags.writeable = False
         return coef, np.array([b for _, b in pairs])

@@ -50,7 +50,7 @@ def as_onnx(of: Linear | Functions, precision: Precision = "float64") -> Any:
     Raises UsageError when onnx is not installed, or for labels that would not come back as they are, and for maps that
     graphs have no operations for.
     """
-    rows, nodes = scaling_nodes(of.scaling)
+    rows, nodes = scaling_nodes(of.scaling, precision)
     steps, arrays, shape = _kernel_steps(of, rows) if isinstance(of, Functions) else _linear_steps(of, rows)
     made, constants = with_constants(steps, arrays, precision)
     constants += scaling_constants(of.scaling, precision)
@@ -197,13 +197,21 @@ def _deciding(*, two: bool) -> list[Any]:
     return [*nodes, helper.make_node("Gather", ["labels", "code"], ["label"], axis=0)]
 
 
-def scaling_nodes(scaling: Scaling | None) -> tuple[str, list[Any]]:
+def scaling_nodes(scaling: Scaling | None, precision: Precision) -> tuple[str, list[Any]]:
     """What makes scaled rows of X, and by what name they go."""
     helper, _ = onnx_tools()
     columns, rows, nodes = _columns(scaling), "X", []
     if scaling is not None and scaling.kind == "rownorm":
         rows = "unit"
         nodes.append(helper.make_node("LpNormalization", ["X"], [rows], axis=1, p=2))
+    if scaling is not None and scaling.metric is not None:  # in float64 whatever X is, as rows are scaled
+        nodes += [
+            helper.make_node("Cast", ["X"], ["metric_x"], to=kind_of("float64")),
+            helper.make_node("Sub", ["metric_x", "metric_centre"], ["metric_off"]),
+            helper.make_node("MatMul", ["metric_off", "metric_axes"], ["in_metric"]),
+            helper.make_node("Cast", ["in_metric"], ["scaled"], to=kind_of(precision)),
+        ]
+        return "scaled", nodes
     if "shift" in columns:
         nodes.append(helper.make_node("Sub", [rows, "shift"], ["shifted"]))
         rows = "shifted"
@@ -217,6 +225,12 @@ def scaling_constants(scaling: Scaling | None, precision: Precision) -> list[Any
     """The tensors that ``scaling_nodes`` name."""
     helper, _ = onnx_tools()
     kind, columns = kind_of(precision), _columns(scaling)
+    if scaling is not None and scaling.metric is not None:
+        shift, matrix = scaling.metric.affine()
+        return [
+            helper.make_tensor("metric_centre", kind_of("float64"), shift.shape, shift),
+            helper.make_tensor("metric_axes", kind_of("float64"), matrix.shape, matrix.ravel()),
+        ]
     return [
         helper.make_tensor(name, kind, (len(values),), values.astype(precision)) for name, values in columns.items()
     ]

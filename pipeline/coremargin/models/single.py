@@ -20,7 +20,7 @@ from coremargin.formats.model_files import ARRAYS, read_model_files
 from coremargin.formats.model_record import FILE, ModelRecord
 from coremargin.formats.registry import typed_record
 from coremargin.maths.rows import Rows, from_arrays, frozen_rows, is_sparse, to_arrays
-from coremargin.maths.scaling import Scaling
+from coremargin.maths.scaling import Metric, Scaling
 from coremargin.models.base import BaseModel
 from coremargin.models.feature_map import feature_map_of
 from coremargin.models.files import write_columns, write_record
@@ -125,7 +125,7 @@ class SingleModel(BaseModel):
 
     @property
     def scaling(self) -> Kind | None:
-        """How rows are scaled before the hypothesis: "standard", "minmax", "maxabs", "rownorm", or None."""
+        """How rows are scaled before the hypothesis: "standard", ..., "ellipsoid" (maths/scaling.py), or None."""
         kind: Kind | None = self.record["parameters"].get("scaling")
         return kind
 
@@ -135,6 +135,8 @@ class SingleModel(BaseModel):
         if self.scaling is None:
             return None
         dtype = np.dtype(self.record["dtype"])
+        if self.scaling == "ellipsoid":
+            return Scaling(self.scaling, dtype, metric=Metric.of(self.features, self.numbers))
         with np.errstate(over="ignore"):  # values that are not finite are refused by the scorer
             shift, factor = (None if values is None else values.astype(dtype) for values in (self.shift, self.factor))
         return Scaling(self.scaling, dtype, shift, factor)

@@ -225,29 +225,33 @@ def in_pipeline(scaling: Scaling | None, features: int, names: Sequence[str] | N
     """
     from sklearn.pipeline import make_pipeline
 
-    scale = _scaler(scaling)
-    every = list(steps) if scale is None else [scale, *steps]
+    every = [*_scalers(scaling), *steps]
     every[0].n_features_in_ = features
     if names is not None:
         every[0].feature_names_in_ = np.array(names, dtype=object)
     return every[0] if len(every) == 1 else make_pipeline(*every)
 
 
-def _scaler(scaling: Scaling | None) -> Any:
-    """What scales rows, fitted; None for rows as they are."""
-    from sklearn.preprocessing import Normalizer, StandardScaler
+def _scalers(scaling: Scaling | None) -> list[Any]:
+    """Fitted steps that scale rows; none for rows as they are."""
+    from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
 
     if scaling is None:
-        return None
+        return []
     if scaling.kind == "rownorm":
-        return Normalizer()
+        return [Normalizer()]
+    if scaling.metric is not None:
+        shift, matrix = scaling.metric.affine()
+        centre = StandardScaler(with_std=False)
+        centre.mean_, centre.var_, centre.scale_, centre.n_samples_seen_ = shift, None, None, 1
+        return [centre, FunctionTransformer(np.dot, kw_args={"b": matrix})]
     if scaling.shift is None or scaling.factor is None:
-        return None
+        return []
     made = StandardScaler(with_mean=bool(scaling.shift.any()))
     made.scale_ = 1.0 / scaling.factor.astype(np.float64)
     made.mean_, made.var_ = scaling.shift.astype(np.float64), made.scale_**2
     made.n_samples_seen_ = 1
-    return made
+    return [made]
 
 
 def map_step(made: FeatureMap) -> Any:

@@ -11,6 +11,7 @@ from msgspec import Meta
 from coremargin.engine.allowance import Allowance
 from coremargin.engine.default_memory import default_memory
 from coremargin.formats.choices import MapKind, ScalingKind
+from coremargin.formats.ellipsoid_scaling import SCALING
 from coremargin.formats.limits import GAMMAS, MOST_DEGREE, MOST_SEED
 from coremargin.formats.map_asked import KEYS, MOST_COMPONENTS, MapAsked
 from coremargin.spec import Seconds, Size, Spec
@@ -69,7 +70,8 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
     hyperplane through the origin of the (scaled) rows; after centring that is their mean.
     scaling: rows are scaled as they are read, by statistics of all rows of the store: "standard" (mean 0 and standard
     deviation 1 in every column), "minmax" (from 0 to 1), "maxabs" (absolute values up to 1) or "rownorm" (every row has
-    length 1). The proof is about the scaled rows, and the model contains the scaling.
+    length 1). "ellipsoid": rows in the metric of the ellipsoid of least volume around them, which takes a read before.
+    The proof is about the scaled rows, and the model contains the scaling.
     map: scaled rows are mapped to features whose products approximate a kernel: "nystroem" and "fourier" for
     exp(-gamma ||x - y||^2), by ``components`` landmarks or random frequencies; "polynomial" for (gamma x.y + coef0)
     ^ degree, exactly or, if that takes more features than ``components``, by a sketch. The proof is about the mapped
@@ -93,7 +95,10 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
     intercept: Annotated[bool, Meta(description="A hyperplane through the origin (of the scaled rows).")] = True
     scaling: Annotated[
         ScalingKind | None,
-        Meta(description="Scale rows as they are read, by the store's statistics; the model contains the scaling."),
+        Meta(
+            description="Scale rows as they are read, by the store's statistics; the model contains the scaling. "
+            "ellipsoid: rows in the metric of their least ellipsoid, which takes a read before."
+        ),
     ] = None
     map: Annotated[
         MapKind | None,
@@ -169,6 +174,11 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
         given = "scale" if self.gamma is None else self.gamma
         found = given if isinstance(given, tuple) else (given,)
         return tuple(sorted(found, key=lambda one: 0.0 if isinstance(one, str) else one))
+
+    @property
+    def scaling_takes_read(self) -> bool:
+        """Whether all rows are read to find out how they are scaled (learn/ellipsoid_scaling.py)."""
+        return self.scaling == SCALING
 
     @property
     def said_again(self) -> tuple[str, ...]:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import TypeAlias
 
+    from numpy.typing import NDArray
+
     from coremargin.data.source import Source
     from coremargin.engine.problem import AnyProblem
     from coremargin.maths.mapping import FeatureMap
@@ -74,9 +76,15 @@ def kind_of(job: TrainJob) -> AnyKind:
     return next(kind for kind in kinds() if kind.job is type(job))
 
 
-def problem_of(job: TrainJob, source: Source, kept: Sequence[FeatureMap] = ()) -> AnyProblem:
+def problem_of(
+    job: TrainJob,
+    source: Source,
+    kept: Sequence[FeatureMap] = (),
+    ellipsoid: Mapping[str, NDArray[Any]] | None = None,
+) -> AnyProblem:
     """The problem of a job, on rows scaled and mapped as it requests; kept: the maps of an earlier model.
 
+    ellipsoid: the arrays of scaling by an ellipsoid (learn/ellipsoid_scaling.py), if the job requests it.
     Raises LabelError, StoreError, UsageError, BadRow (a column that cannot be scaled) before anything is read except
     the few rows that maps are fitted to.
     """
@@ -85,7 +93,7 @@ def problem_of(job: TrainJob, source: Source, kept: Sequence[FeatureMap] = ()) -
     from coremargin.problems.common.map_rounding import reserve_for_rounding
 
     kind = kind_of(job)
-    problem: AnyProblem = kind.problem(reserve_for_rounding(job), transformed(source, job, kept))
+    problem: AnyProblem = kind.problem(reserve_for_rounding(job), transformed(source, job, kept, ellipsoid))
     problem.check()
     if kind.labelled:
         check_class_weights(source)

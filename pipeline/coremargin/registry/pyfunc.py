@@ -97,6 +97,8 @@ def _add_scaling(scorer: Scorer, arrays: dict[str, Any]) -> dict[str, Any]:
         return {"scaling": None}
     if scaling.shift is not None and scaling.factor is not None:
         arrays |= {"shift": scaling.shift, "factor": scaling.factor}
+    if scaling.metric is not None:
+        arrays["shift"], arrays["matrix"] = scaling.metric.affine()
     return {"scaling": str(scaling.kind)}
 
 

@@ -71,6 +71,9 @@ class Predictor:
             exact = rows.astype(np.float64)
             length = np.sqrt((exact * exact).sum(axis=1))
             return (exact / np.where(length > 0, length, 1.0)[:, None]).astype(rows.dtype).astype(np.float64)
+        if kind == "ellipsoid":
+            scaled = (rows.astype(np.float64) - self._arrays["shift"]) @ self._arrays["matrix"]
+            return np.asarray(scaled.astype(rows.dtype), dtype=np.float64)
         return np.asarray((rows - self._arrays["shift"]) * self._arrays["factor"], dtype=np.float64)
 
     def _decision_values(self, rows: np.ndarray) -> np.ndarray:

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import numpy as np
 from scipy.sparse import csr_array
 
+from coremargin.formats.ellipsoid_scaling import PREFIX
 from coremargin.formats.model_arrays import ROWS
 from coremargin.verify.feature_map import RowMap
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from coremargin.formats.model_files import ModelFiles
     from coremargin.formats.model_record import TwoClasses, View
 
@@ -45,6 +48,7 @@ class AnyClaim:
     scaling: str  #: how rows are scaled, "" for rows as they are stored
     shift: np.ndarray  #: (d,), or (0,) if columns are not scaled
     factor: np.ndarray  #: (d,), or (0,)
+    ellipsoid: Mapping[str, np.ndarray]  #: arrays of the ellipsoid that scales rows, by name; none for other scalings
     map: RowMap | None  #: the map of scaled rows
     moved: float  #: bound on the error of a mapped row, 0 without a map
     columns: str  #: names and meaning of the columns, "" if the model has none
@@ -105,6 +109,7 @@ def any_claim(files: ModelFiles, view: View, *, soft: bool) -> dict[str, Any]:
         "moved": 0.0 if made is None else made.moved(certificate.radius),
         "shift": arrays.get("shift", np.zeros(0)),
         "factor": arrays.get("factor", np.zeros(0)),
+        "ellipsoid": {name.removeprefix(PREFIX): values for name, values in arrays.items() if name.startswith(PREFIX)},
         "columns": "" if files.columns is None else files.columns.claim,
         "view": view,
     }

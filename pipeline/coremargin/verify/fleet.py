@@ -159,6 +159,8 @@ def _scaled_alike(claims: tuple[AnyClaim, ...]) -> bool:
         claim.scaling == first.scaling
         and np.array_equal(claim.shift, first.shift)
         and np.array_equal(claim.factor, first.factor)
+        and claim.ellipsoid.keys() == first.ellipsoid.keys()
+        and all(np.array_equal(values, first.ellipsoid[name]) for name, values in claim.ellipsoid.items())
         for claim in claims
     )
 

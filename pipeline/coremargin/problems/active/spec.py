@@ -85,6 +85,11 @@ class ActiveJob(TrainJob, tag_field="job", tag="active", frozen=True, kw_only=Tr
                 raise ValueError(f"{name}: a campaign has none: interrupt it and continue later; leave it out")
         if self.keep_for_retraining is not None:
             raise ValueError("keep_for_retraining: the models of campaigns are not retrained; leave it out")
+        if self.scaling == "ellipsoid":
+            raise ValueError(
+                "scaling: an ellipsoid takes a read of all rows before the first question, which campaigns do not "
+                "make; choose another scaling, such as 'standard'"
+            )
         for name in ("error", "confidence"):
             if not 0 < getattr(self, name) < 1:
                 raise ValueError(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from coremargin.data.mapped import as_kept, map_arrays
-from coremargin.data.scaled import scaling_of
+from coremargin.data.scaled import ellipsoid_of, scaling_of
 from coremargin.data.transformed import untransformed
 from coremargin.formats.model_record import FORMAT, VERSION
 from coremargin.maths.margin import EXACT, ratio
@@ -88,8 +88,10 @@ def record_of(
 def transform_arrays(source: Source) -> dict[str, Any]:
     """The numbers of a model for scaling and map."""
     scaling = scaling_of(source)
-    if scaling is None or scaling.shift is None or scaling.factor is None:
+    if scaling is None or scaling.kind == "rownorm":
         return dict(map_arrays(source))
+    if scaling.metric is not None:
+        return {**ellipsoid_of(source), **map_arrays(source)}
     return {"shift": scaling.shift, "factor": scaling.factor, **map_arrays(source)}
 
 

@@ -181,7 +181,7 @@ def influence_of(folder: Path, record: Json, name: str, C: float | None = None) 
         return None
     return {
         "unit": None if scaling is None else numbers.UNITS.get(scaling.kind),
-        "of_lengths": scaling is not None and scaling.kind not in numbers.UNITS,
+        "of_lengths": scaling is not None and scaling.kind == "rownorm",
         "planes": [_hyperplane_view(plane, number, widths) for number, plane in enumerate(planes[:_CLASSES])],
         "features": model.features,
         "shown": shown,

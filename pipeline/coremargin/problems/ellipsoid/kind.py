@@ -41,8 +41,13 @@ class EllipsoidJob(TrainJob, frozen=True, kw_only=True):
     ] = None
 
     def __post_init__(self) -> None:
-        """Refuse maps. Raises ValueError."""
+        """Refuse maps, and the ellipsoid as a scaling of itself. Raises ValueError."""
         super().__post_init__()
+        if self.scaling == "ellipsoid":
+            raise ValueError(
+                "scaling: the rows of an ellipsoid are not scaled by one, found 'ellipsoid'; leave it out: the least "
+                "ellipsoid does not depend on how columns are scaled"
+            )
         if self.map is not None:
             raise ValueError(
                 f"map: an ellipsoid is about columns as they are, found {self.map!r}; leave it out, or choose "

@@ -94,7 +94,7 @@ def generalization_of(source: Source, found: Result, epsilon: float, *, intercep
             # The scan has set the offset by the nearest rows: two more, which are any two of those that are kept.
             deciding, choices = deciding + 2, comb(deciding + 2, 2)
     dimension = bounds.vc_dimension(radius, found.lower, features)
-    moved = scaling is not None and scaling.shift is not None and bool(np.any(scaling.shift))
+    moved = scaling is not None and scaling.fills_zeros
     every = features + (intercept or moved)  # a shift that is made of the rows is an intercept
     return asdict(
         Generalization(

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from coremargin.data.difference import earlier
 from coremargin.data.folder import check_target
 from coremargin.data.locked import Locked
-from coremargin.data.scaled import Scaled
+from coremargin.data.scaled import scaled_as
 from coremargin.data.store import Store
 from coremargin.engine.calls import map_blocks
 from coremargin.engine.clusters.specs import local_cluster
@@ -121,7 +121,7 @@ def reduce(  # noqa: PLR0913 - one option for each decision, all but four with a
         rows_then, how = earlier(opened, whole.store_digest), whole.row_scaling
         source: Source = rows_then
         if how is not None:  # by the model's own numbers
-            source = Scaled(rows_then, how.kind, how.shift, how.factor)
+            source = scaled_as(rows_then, how, whole.numbers)
         with executor_of(source, "threads" if cluster is None else cluster) as executor:
             made, comparison = _Reduction(whole, source).run(rows, executor, on_progress)
             run: dict[str, Any] = {

@@ -112,6 +112,8 @@ class SoftProblem(TwoClassProblem[SoftState, Any]):
         """What sums of far rows depend on besides the rows."""
         scaling = scaling_of(self.source)
         how: tuple[Any, ...] = () if scaling is None else (scaling.kind, scaling.shift, scaling.factor)
+        if scaling is not None and scaling.metric is not None:
+            how += scaling.metric.affine()
         how += tuple(sorted(map_arrays(self.source).items()))
         digest = bytes.fromhex(view_digest("", "scaling", how).partition(":")[2])
         return Terms(np.array(self.codes, np.int64), self.class_c, np.frombuffer(digest, np.uint8))
