@@ -54,7 +54,7 @@ def field_of(folder: Path, record: Json) -> Field | None:
 def field_around(model: KernelModel | KernelBallModel, sides: NDArray[np.bool_]) -> Field | None:
     """The decision function of two features around the rows (m, 2) that carry it, which lie on these sides (m,).
 
-    None for rows that were divided by their lengths, which cannot be restored.
+    None for rows that were divided by their lengths, which cannot be restored, and in the metric of an ellipsoid.
     """
     points, scaling = dense(model.expansion.rows), model.row_scaling
     if scaling is not None and (scaling.shift is None or scaling.factor is None):
