@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 Strategy = Literal["fast", "paper", "any-violator", "perceptron", "lp"]
 ScalingKind = Literal["standard", "minmax", "maxabs", "rownorm", "ellipsoid"]
+#: The scaling that does not follow from the statistics of a store: all rows are read to find it.
+ELLIPSOID_SCALING: Final = "ellipsoid"
 MapKind = Literal["nystroem", "fourier", "polynomial"]
 Loss = Literal["hinge", "squared_hinge"]
 KernelName = Literal["linear", "poly", "rbf", "callable"]

@@ -18,13 +18,11 @@ They are proven as those of a model of ``one_class = "ellipsoid"`` are (ellipsoi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
 import numpy as np
 
 from coremargin.formats.model_arrays import Numbers, Schema, demand
 
-SCALING: Final = "ellipsoid"  #: its name
 PREFIX = "scaling_"
 #: The least volume is at least (1 - EPSILON) of that of the ellipsoid; of most rows, it is nearer than 1e-6.
 EPSILON = 1e-3

@@ -10,8 +10,7 @@ from msgspec import Meta
 
 from coremargin.engine.allowance import Allowance
 from coremargin.engine.default_memory import default_memory
-from coremargin.formats.choices import MapKind, ScalingKind
-from coremargin.formats.ellipsoid_scaling import SCALING
+from coremargin.formats.choices import ELLIPSOID_SCALING, MapKind, ScalingKind
 from coremargin.formats.limits import GAMMAS, MOST_DEGREE, MOST_SEED
 from coremargin.formats.map_asked import KEYS, MOST_COMPONENTS, MapAsked
 from coremargin.spec import Seconds, Size, Spec
@@ -178,7 +177,7 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
     @property
     def scaling_takes_read(self) -> bool:
         """Whether all rows are read to find out how they are scaled (learn/ellipsoid_scaling.py)."""
-        return self.scaling == SCALING
+        return self.scaling == ELLIPSOID_SCALING
 
     @property
     def said_again(self) -> tuple[str, ...]:

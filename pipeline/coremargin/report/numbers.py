@@ -13,7 +13,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal, localc
 from functools import lru_cache
 from typing import Any
 
-from coremargin.formats.ellipsoid_scaling import SCALING
+from coremargin.formats.choices import ELLIPSOID_SCALING
 from coremargin.spec import format_seconds, format_size
 
 DASH = "\u2013"
@@ -25,7 +25,7 @@ SCALINGS = {
     "minmax": "each column from 0 to 1",
     "maxabs": "each column divided by its largest absolute value",
     "rownorm": "each row divided by its length",
-    SCALING: "rows in the metric of the ellipsoid of least volume around them",
+    ELLIPSOID_SCALING: "rows in the metric of the ellipsoid of least volume around them",
 }
 #: A unit of a scaled feature, in raw values.
 UNITS = {
