@@ -18,13 +18,12 @@ from msgspec import structs
 
 from coremargin import spec as specs
 from coremargin.engine.clusters.connect import connect, render
-from coremargin.engine.clusters.specs import ClusterSpec, Kubernetes, Toleration, load_cluster
+from coremargin.engine.clusters.specs import ClusterSpec, Kubernetes, Tls, Toleration, load_cluster
 from coremargin.errors import RunError, SpecError
 from stand_ins import TEXT, here, noted, scans
 from tls_kit import own_certificate
 
 if TYPE_CHECKING:
-    from coremargin.engine.clusters.specs import Tls
     from coremargin.engine.protocols import Executor
     from stand_ins import Command
 
@@ -170,6 +169,17 @@ def test_all_pods_have_what_the_file_says() -> None:
         assert {"name": "TOKENIZERS_PARALLELISM", "value": "false"} in container["env"]
     assert yaml.safe_load(render(FULL))["metadata"]["annotations"] == FULL.annotations
     assert specs.parse(specs.dump(FULL), ClusterSpec) == FULL  # type: ignore[arg-type]
+
+
+def test_the_file_has_all_keys() -> None:
+    """cluster/kubernetes.toml names every key, and the commented ones are valid, too."""
+    text = FILE.read_text()
+    keys = set(re.findall(r"^(?:# )?(\w+) = ", text, re.MULTILINE))
+    assert keys == {"kind", *Kubernetes.__struct_fields__, *Tls.__struct_fields__} - {"tls"}
+    assert all(name in text for name in Toleration.__struct_fields__)
+    cluster = specs.parse(re.sub(r"^# (?=\w+ = )", "", text, flags=re.MULTILINE), ClusterSpec)  # type: ignore[arg-type]
+    assert isinstance(cluster, Kubernetes)
+    assert (cluster.service_account, cluster.env_from) == ("coremargin", ("bucket-keys",))
 
 
 @pytest.mark.parametrize(

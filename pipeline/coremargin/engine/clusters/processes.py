@@ -36,12 +36,12 @@ _GRACE_S = 5.0  # from SIGTERM to SIGKILL
 # command.) The last redirection keeps the shell's own "Terminated" out of the output.
 _END_WITH_DRIVER = """
 exec 3<&0 </dev/null
+trap 'kill -TERM "$command"' TERM
 "$@" 3<&- &
 command=$!
 { read -r _ <&3; kill -KILL "$command"; } >/dev/null 2>&1 &
 watch=$!
 exec 3<&- 2>/dev/null
-trap 'kill -TERM "$command"' TERM
 wait "$command"
 status=$?
 while kill -0 "$command" 2>/dev/null; do wait "$command"; status=$?; done
