@@ -186,6 +186,7 @@ def test_the_file_has_all_keys() -> None:
     ("line", "message"),
     [
         ("memory = 4", 'memory: not a size with a unit: 4; write "4 GiB", or "4 B" for bytes'),
+        ('memory = "0 GiB"', "memory: expected at least 1 MiB, found 0 B"),
         ('tls_secret = "s"', "need each other"),
         ('name = "1a"', "name: expected str matching"),
         (f'name = "{"a" * 45}"', "name: expected str matching"),
@@ -327,7 +328,9 @@ def test_what_could_not_be_deleted_is_named(command: Command, caplog: pytest.Log
         connect(Kubernetes(image="coremargin:test", insecure=True, namespace="lab"))
     (name,) = applied_names(kubectl)
     (warning,) = (record.message for record in caplog.records if record.levelname == "WARNING")
-    assert warning.endswith(f"no route to host; see whether it is still there: kubectl get daskcluster {name} -n lab")
+    assert warning.endswith(
+        f"no route to host; see whether it is still there: kubectl get daskclusters.kubernetes.dask.org {name} -n lab"
+    )
 
 
 @pytest.mark.slow
@@ -358,21 +361,24 @@ def test_pods_talk_tls(command: Command, tmp_path: Path) -> None:
         scans(executor)
 
 
-def test_the_forwarded_port_ends_with_a_killed_driver(command: Command, tmp_path: Path) -> None:
-    """After ``kill -9`` of the driver, the kubectl that forwards its port ends, too."""
+@pytest.mark.parametrize("pod", ["runs", "pends"])
+def test_nothing_outlives_a_killed_driver(command: Command, tmp_path: Path, pod: str) -> None:
+    """After ``kill -9`` of the driver, the kubectl that forwards its port ends, and the cluster is deleted."""
     script = tmp_path / "driver.py"
     script.write_text(
         "from coremargin.engine.clusters.connect import connect\n"
         "from coremargin.engine.clusters.specs import Kubernetes\n"
-        "connect(Kubernetes(image='coremargin:test', insecure=True))\n"
+        "connect(Kubernetes(image='coremargin:test', insecure=True, namespace='lab'))\n"
     )
-    forward = (
-        "(log.parent / 'pid.new').write_text(str(os.getpid())); os.rename(log.parent / 'pid.new', log.parent / 'pid')"
-    )
+    note = tmp_path / "pid"
+    write = f"pathlib.Path('{note}.new').write_text(str(os.getpid())); os.rename('{note}.new', '{note}')"
+    end = "time.sleep(600)" if pod == "runs" else "sys.exit('pod is not running. Current status=Pending')"
     kubectl = command(
-        "kubectl", f"{TEXT}import os, time\nif 'port-forward' in sys.argv:\n    {forward}; time.sleep(600)\n"
+        "kubectl",
+        f"{TEXT}import os, time\nif 'apply' in sys.argv:\n    log.open('a').write(sys.stdin.read())\n"
+        f"if 'port-forward' in sys.argv:\n    {write}; {end}\n",
     )
-    note = kubectl.parent / "pid"
+    forwarding: list[psutil.Process] = []
     with subprocess.Popen([sys.executable, script]) as driver:
         try:
             deadline = time.monotonic() + 120
@@ -380,11 +386,29 @@ def test_the_forwarded_port_ends_with_a_killed_driver(command: Command, tmp_path
                 assert driver.poll() is None
                 assert time.monotonic() < deadline
                 time.sleep(0.05)
-            forwarding = psutil.Process(int(note.read_text()))
-            shell = forwarding.parent()
-            assert shell is not None
-            assert shell.ppid() == driver.pid
+            if pod == "runs":
+                forward = psutil.Process(int(note.read_text()))
+                shell = forward.parent()
+                assert shell is not None
+                assert shell.ppid() == driver.pid
+                forwarding = [forward, shell]
         finally:
             driver.send_signal(signal.SIGKILL)
-    gone, alive = psutil.wait_procs([forwarding, shell], timeout=60)
-    assert (len(gone), [one for one in alive if one.status() != psutil.STATUS_ZOMBIE]) == (2 - len(alive), [])
+    _, alive = psutil.wait_procs(forwarding, timeout=60)
+    assert [process for process in alive if process.status() != psutil.STATUS_ZOMBIE] == []
+    (name,) = applied_names(kubectl)
+    deletion = f"delete --ignore-not-found --wait=false daskclusters.kubernetes.dask.org {name} -n lab"
+    while deletion not in noted(kubectl):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_cluster_that_was_closed_is_deleted_once(command: Command) -> None:
+    """What deletes it after a killed driver ends with the cluster, and runs nothing."""
+    before = {child.pid for child in psutil.Process().children()}
+    kubectl = command("kubectl", f"{TEXT}if 'port-forward' in sys.argv: sys.exit('pending')\n")
+    with pytest.raises(RunError, match="pod is not there"):
+        connect(Kubernetes(image="coremargin:test", insecure=True, start_timeout=specs.Seconds(0.1)))
+    assert {child.pid for child in psutil.Process().children()} == before
+    time.sleep(0.5)
+    assert sum("delete" in line for line in noted(kubectl)) == 1

@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from coremargin.engine.clusters.processes import BackgroundProcess, log_failure, run_command, uninterrupted
+from coremargin.engine.clusters.processes import (
+    BackgroundProcess,
+    log_failure,
+    run_command,
+    run_if_killed,
+    uninterrupted,
+)
 from coremargin.engine.clusters.worker_command import ENVIRONMENT
 from coremargin.errors import RunError, UsageError
 from coremargin.spec import format_seconds
@@ -156,7 +162,7 @@ def start_pods(cluster: Kubernetes, stack: ExitStack) -> tuple[Client, Backgroun
     if shutil.which("kubectl") is None:
         raise UsageError("the command 'kubectl' is not on this host; it applies the manifest and reaches the scheduler")
     cluster = structs.replace(cluster, name=f"{cluster.name}-{secrets.token_hex(_SUFFIX_BYTES)}")
-    text, place = manifest(cluster), f"daskcluster {cluster.name} -n {cluster.namespace}"
+    text, place = manifest(cluster), f"daskclusters.kubernetes.dask.org {cluster.name} -n {cluster.namespace}"
 
     def delete() -> None:
         try:
@@ -166,7 +172,8 @@ def start_pods(cluster: Kubernetes, stack: ExitStack) -> tuple[Client, Backgroun
         except RunError as error:
             raise RunError(f"{error}; see whether it is still there: kubectl get {place}") from error
 
-    # before it is applied: kubectl may fail after the API server has created the cluster
+    # before it is applied: kubectl may fail after the API server has created the cluster, and the driver may be killed
+    stack.callback(run_if_killed(["kubectl", "delete", "--ignore-not-found", "--wait=false", *place.split()]))
     stack.callback(log_failure(delete))
     log.info("kubectl apply: %s", place)
     uninterrupted(lambda: run_command(["kubectl", "apply", "-f", "-"], text))

@@ -98,6 +98,26 @@ def run_command(command: list[str], text: str, submitted: str | None = None) -> 
     return output
 
 
+def run_if_killed(command: list[str]) -> Callable[[], None]:
+    """Let a process of its own run the command if this one ends, even by SIGKILL, before it calls what is returned."""
+    try:
+        watch = subprocess.Popen(
+            ["/bin/sh", "-c", 'read -r _; exec "$@" </dev/null', "watch", *command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise _not_run("/bin/sh", error) from error
+
+    def cancel() -> None:
+        watch.kill()
+        watch.communicate()
+
+    return cancel
+
+
 def parse_job_id(answer: str, pattern: str, command: str, name: str) -> re.Match[str]:
     """The match of the id of the job ``name`` in the submit command's output; RunError unless there is exactly one:
 

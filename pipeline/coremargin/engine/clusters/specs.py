@@ -228,6 +228,8 @@ def check(cluster: ClusterSpec, where: str) -> ClusterSpec:
         )
     if isinstance(cluster, JobQueue):
         _check_job_queue(cluster, where)
+    if isinstance(cluster, Batch | Kubernetes) and cluster.memory < 2**20:
+        raise SpecError(f"{where}: memory: expected at least 1 MiB, found {specs.format_size(cluster.memory)}")
     if isinstance(cluster, Remote | Kubernetes):
         for name in cluster.environment:
             if _CREDENTIAL.search(name):
