@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Cli = Callable[..., "Result"]
 JOBS = ("train", "retrain", "nightly", "active")
-CLUSTERS = tuple(name for name, one in TEMPLATES.items() if one.path.startswith("cluster/") and name != "image")
+CLUSTERS = tuple(name for name, one in TEMPLATES.items() if one.path.startswith("cluster/") and name != "dockerfile")
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_files_are_written_as_they_are_in_the_repository(run_cli: Cli, here: Pat
         assert (here / one.path).read_bytes() == (repository / one.path).read_bytes()
         assert not (here / one.path).is_symlink()
         assert line.startswith(f"{one.path}: edit ")
-        assert line.endswith(one.then.format(path=one.path))
+        assert line.endswith(one.then)
 
 
 @pytest.mark.parametrize("name", JOBS)

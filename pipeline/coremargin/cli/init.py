@@ -19,57 +19,69 @@ SECTION = "Train"
 
 
 class Template(NamedTuple):
-    """path: below ``coremargin/templates``, and of the new file; edit: what to edit in it; then: the next command."""
+    """A file of the package, and of the user.
+
+    path: below ``coremargin/templates``, and of the new file below the current folder; edit: what to edit in it.
+    """
 
     path: str
     summary: str
     edit: str
-    then: str
+
+    @property
+    def then(self) -> str:
+        """The command to run next."""
+        if self.path.startswith("jobs/"):
+            return f"coremargin run {self.path} --check"
+        if self.path.endswith(".toml"):
+            return f"coremargin run JOB --check --cluster {self.path}"
+        return f"docker build --tag coremargin:0.1 --file {self.path} ."
 
 
-_CHECK = "coremargin run JOB --check --cluster {path}"
-
-
-def _job(name: str, summary: str, edit: str) -> Template:
-    return Template(f"jobs/{name}.toml", summary, edit, "coremargin run {path} --check")
-
-
-def _cluster(name: str, summary: str, edit: str) -> Template:
-    return Template(f"cluster/{name}.toml", summary, edit, _CHECK)
-
-
-#: By the name that the command takes, in the order in which it lists them.
+#: By name, in the order in which the command lists them.
 TEMPLATES = {
-    "train": _job("train", "a training job: all keys, with their defaults", "store and out"),
-    "retrain": _job("retrain", "the model of a store that has changed", "model, store and out"),
-    "nightly": _job(
-        "nightly", "a scheduled job: ingest, retrain, gates, promote, predict", "store, registry, [ingest] and [train]"
-    ),
-    "active": _job("active", "a campaign whose answers come from a file", "store, out and oracle"),
-    "threads": _cluster("threads", "threads of the job's process", "nothing, or threads"),
-    "embedded": _cluster("embedded", "worker processes on this machine", "nothing, or workers and threads"),
-    "address": _cluster("address", "a running Dask scheduler", "address and [tls]"),
-    "slurm": _cluster(
-        "slurm", "workers as a job array of SLURM", "sizes, queue, account, logs, host, setup, directives, insecure"
-    ),
-    "sge": _cluster(
-        "sge", "workers as an array job of Grid Engine", "sizes, queue, parallel_environment, host and insecure"
-    ),
-    "pbs": _cluster("pbs", "workers as jobs of PBS", "sizes, queue, host and insecure"),
-    "lsf": _cluster("lsf", "workers as jobs of LSF", "sizes, queue, account, host, directives and insecure"),
-    "htcondor": _cluster("htcondor", "workers as jobs of HTCondor", "sizes, account, logs, host and insecure"),
-    "ssh": _cluster("ssh", "workers on other hosts", "hosts, options, threads, host and insecure"),
-    "kubernetes": _cluster(
-        "kubernetes",
-        "scheduler and workers as pods",
-        "image, namespace, sizes, volume_claim, mount, tls_secret and [tls]",
-    ),
-    "image": Template(
-        "cluster/Dockerfile",
-        "the container image for Kubernetes",
-        "PYTHON, the version where jobs are started",
-        "docker build --tag coremargin:0.1 --file {path} .",
-    ),
+    Path(template.path).stem.lower(): template
+    for template in (
+        Template("jobs/train.toml", "a training job: all keys, with their defaults", "store and out"),
+        Template("jobs/retrain.toml", "the model of a store that has changed", "model, store and out"),
+        Template(
+            "jobs/nightly.toml",
+            "a scheduled job: ingest, retrain, gates, promote, predict",
+            "store, registry, [ingest] and [train]",
+        ),
+        Template("jobs/active.toml", "a campaign whose answers come from a file", "store, out and oracle"),
+        Template("cluster/threads.toml", "threads of the job's process", "nothing, or threads"),
+        Template("cluster/embedded.toml", "worker processes on this machine", "nothing, or workers and threads"),
+        Template("cluster/address.toml", "a running Dask scheduler", "address and [tls]"),
+        Template(
+            "cluster/slurm.toml",
+            "workers as a job array of SLURM",
+            "sizes, queue, account, logs, host, setup, directives and insecure",
+        ),
+        Template(
+            "cluster/sge.toml",
+            "workers as an array job of Grid Engine",
+            "sizes, queue, parallel_environment, host and insecure",
+        ),
+        Template("cluster/pbs.toml", "workers as jobs of PBS", "sizes, queue, host and insecure"),
+        Template("cluster/lsf.toml", "workers as jobs of LSF", "sizes, queue, account, host, directives and insecure"),
+        Template(
+            "cluster/htcondor.toml",
+            "workers as jobs of HTCondor",
+            "sizes, account, logs, host, environment and insecure",
+        ),
+        Template("cluster/ssh.toml", "workers on other hosts", "hosts, options, threads, workers, host and insecure"),
+        Template(
+            "cluster/kubernetes.toml",
+            "scheduler and workers as pods",
+            "image, namespace, sizes, volume_claim, mount, tls_secret and [tls]",
+        ),
+        Template(
+            "cluster/Dockerfile",
+            "the container image for Kubernetes",
+            "PYTHON, the version where jobs are started",
+        ),
+    )
 }
 
 
@@ -103,7 +115,7 @@ def init(names: tuple[str, ...]) -> None:
             raise UsageError(f"{path} already exists and is not replaced: rename or remove it; nothing was written")
     for one in wanted:
         _write_new(Path(one.path), texts[one.path])
-        print_lines(f"{one.path}: edit {one.edit}; then: {one.then.format(path=one.path)}")
+        print_lines(f"{one.path}: edit {one.edit}; then: {one.then}")
 
 
 def read_template(path: str) -> bytes:

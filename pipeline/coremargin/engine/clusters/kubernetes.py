@@ -27,6 +27,8 @@ from coremargin.errors import RunError, UsageError
 from coremargin.spec import format_seconds
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from distributed import Client
 
     from coremargin.engine.clusters.specs import Kubernetes, Toleration
@@ -64,9 +66,9 @@ def _resource(cluster: Kubernetes) -> dict[str, Any]:
             **({"annotations": dict(cluster.annotations)} if cluster.annotations else {}),
         },
         "spec": {
-            "worker": {"replicas": cluster.workers, "spec": _pod(cluster, _worker(cluster))},
+            "worker": {"replicas": cluster.workers, "spec": pod_spec(cluster, _worker(cluster))},
             "scheduler": {
-                "spec": _pod(cluster, _scheduler(cluster, ports)),
+                "spec": pod_spec(cluster, _scheduler(cluster, ports)),
                 "service": {
                     "type": "ClusterIP",
                     "selector": labels,
@@ -83,8 +85,13 @@ def _worker(cluster: Kubernetes) -> dict[str, Any]:
     # the operator puts scheduler address and name into the environment of the pod
     arguments = ["dask", "worker", "--name", "$(DASK_WORKER_NAME)", "--nthreads", str(cluster.threads)]
     arguments += ["--memory-limit", "0", "--no-dashboard", "--death-timeout", "60", *_tls_arguments(cluster)]
+    return {"name": "worker", "args": arguments, "resources": worker_resources(cluster)}
+
+
+def worker_resources(cluster: Kubernetes) -> dict[str, Any]:
+    """What a container with the threads and the memory of the spec requests."""
     amounts = {"cpu": str(cluster.threads), "memory": f"{-(-cluster.memory // 2**20)}Mi"}
-    return {"name": "worker", "args": arguments, "resources": {"requests": amounts, "limits": amounts}}
+    return {"requests": amounts, "limits": amounts}
 
 
 def _scheduler(cluster: Kubernetes, ports: list[tuple[str, int]]) -> dict[str, Any]:
@@ -105,8 +112,14 @@ def _tls_arguments(cluster: Kubernetes) -> list[str]:
     return ["--protocol", "tls", *(argument for pair in files.items() for argument in pair)]
 
 
-def _pod(cluster: Kubernetes, container: dict[str, Any]) -> dict[str, Any]:
-    environment = ENVIRONMENT | cluster.environment
+def pod_spec(
+    cluster: Kubernetes, container: dict[str, Any], environment: Mapping[str, str] = ENVIRONMENT
+) -> dict[str, Any]:
+    """A pod with one container, and with the image, variables, volumes, account and nodes of the spec.
+
+    container: its name, and what the spec does not say; environment: variables that the spec may replace.
+    """
+    environment = {**environment, **cluster.environment}
     if container["name"] == "worker" and cluster.tls_secret is not None:  # the operator's own begins with tcp://
         service = f"{cluster.name}-scheduler.{cluster.namespace}.svc.cluster.local"
         environment |= {"DASK_SCHEDULER_ADDRESS": f"tls://{service}:8786"}
@@ -121,7 +134,9 @@ def _pod(cluster: Kubernetes, container: dict[str, Any]) -> dict[str, Any]:
         # files of a secret belong to root, and pods run as another user
         volumes.append({"name": "tls", "secret": {"secretName": cluster.tls_secret, "defaultMode": 0o444}})
     name, rest = container["name"], {key: value for key, value in container.items() if key != "name"}
-    full = {"name": name, "image": cluster.image, **rest, "env": variables}
+    full = {"name": name, "image": cluster.image, **rest}
+    if variables:
+        full["env"] = variables
     if cluster.env_from:
         full["envFrom"] = [{"secretRef": {"name": secret}} for secret in cluster.env_from]
     if mounts:
