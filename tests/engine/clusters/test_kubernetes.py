@@ -361,9 +361,11 @@ def test_pods_talk_tls(command: Command, tmp_path: Path) -> None:
         scans(executor)
 
 
-@pytest.mark.parametrize("pod", ["runs", "pends"])
-def test_nothing_outlives_a_killed_driver(command: Command, tmp_path: Path, pod: str) -> None:
-    """After ``kill -9`` of the driver, the kubectl that forwards its port ends, and the cluster is deleted."""
+@pytest.mark.parametrize(("pod", "children"), [("runs", False), ("pends", False), ("runs", True)])
+def test_nothing_outlives_a_killed_driver(command: Command, tmp_path: Path, pod: str, children: bool) -> None:
+    """After ``kill -9`` of the driver, the kubectl that forwards its port ends, and the cluster is deleted; also if the
+    driver's children are killed first, as at a second Ctrl-C.
+    """
     script = tmp_path / "driver.py"
     script.write_text(
         "from coremargin.engine.clusters.connect import connect\n"
@@ -392,6 +394,9 @@ def test_nothing_outlives_a_killed_driver(command: Command, tmp_path: Path, pod:
                 assert shell is not None
                 assert shell.ppid() == driver.pid
                 forwarding = [forward, shell]
+            if children:
+                for child in psutil.Process(driver.pid).children(recursive=True):
+                    child.kill()
         finally:
             driver.send_signal(signal.SIGKILL)
     _, alive = psutil.wait_procs(forwarding, timeout=60)

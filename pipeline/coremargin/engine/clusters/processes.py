@@ -99,10 +99,14 @@ def run_command(command: list[str], text: str, submitted: str | None = None) -> 
 
 
 def run_if_killed(command: list[str]) -> Callable[[], None]:
-    """Let a process of its own run the command if this one ends, even by SIGKILL, before it calls what is returned."""
+    """Let a process of its own run the command if this one ends, even by SIGKILL, before it calls what is returned.
+
+    It is no child of this process, which kills its children at a second Ctrl-C.
+    """
+    script = 'exec 3<&0; { read -r word <&3; [ "$word" = closed ] || exec "$@" 3<&-; } &'
     try:
-        watch = subprocess.Popen(
-            ["/bin/sh", "-c", 'read -r _; exec "$@" </dev/null', "watch", *command],
+        start = subprocess.Popen(
+            ["/bin/sh", "-c", script, "watch", *command],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -110,10 +114,12 @@ def run_if_killed(command: list[str]) -> Callable[[], None]:
         )
     except OSError as error:
         raise _not_run("/bin/sh", error) from error
+    start.wait()
 
     def cancel() -> None:
-        watch.kill()
-        watch.communicate()
+        if start.stdin is not None:
+            with suppress(OSError), start.stdin as pipe:
+                pipe.write(b"closed\n")
 
     return cancel
 
