@@ -300,7 +300,11 @@ def _plain(value: Any) -> Any:
     if isinstance(value, msgspec.Struct):
         config = value.__struct_config__
         tag = {config.tag_field: config.tag} if config.tag_field else {}
-        items = {field.encode_name: getattr(value, field.name) for field in msgspec.structs.fields(value)}
+        items = {
+            field.encode_name: SizeWithUnit(item) if field.type is SizeWithUnit else item  # also for a plain int
+            for field in msgspec.structs.fields(value)
+            for item in [getattr(value, field.name)]
+        }
         silent = value.meaningless if isinstance(value, Spec) else frozenset()
         return tag | {key: _plain(item) for key, item in items.items() if item is not None and key not in silent}
     if isinstance(value, Size):

@@ -38,7 +38,8 @@ def parse_size_with_unit(value: object) -> int:
         return parse_size(value)
     hint = '"2 GiB" (1 GiB = 1024^3 bytes) or "2 GB" (1 GB = 1000^3 bytes)'
     if found is not None and 0 < found < _SIZE_LIMIT:
-        hint = f'"{exact_size(found) if found >= 1024 else f"{found} GiB"}", or "{found} B" for bytes'
+        meant = f"{found} GiB" if found < 1024 else exact_size(found)
+        hint = f'"{meant}", or "{found} B" for bytes' if isinstance(meant, str) else f'"{found} B" for bytes'
     raise SpecError(f"not a size with a unit: {value!r:.200}; write {hint}")
 
 
