@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.resources
 import json
 import os
 import re
@@ -141,7 +142,7 @@ def test_an_installation_without_templates_says_so(
 ) -> None:
     """Archives without symbolic links hold the path of the template in its place, which is no job file."""
     package = tmp_path_factory.mktemp("package")
-    monkeypatch.setattr(init.resources, "files", lambda name: package)
+    monkeypatch.setattr(importlib.resources, "files", lambda name: package)
     assert "jobs/train.toml is missing in this installation" in run_cli("init", "train", exit_code=2).stderr
     (package / "templates" / "jobs").mkdir(parents=True)
     (package / "templates" / "jobs" / "train.toml").write_text("../../../../jobs/train.toml")

@@ -7,7 +7,6 @@ wheel has the files.
 from __future__ import annotations
 
 import os
-from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
 
@@ -109,7 +108,7 @@ def init(names: tuple[str, ...]) -> None:
         if name not in TEMPLATES:
             raise unknown_word("coremargin init", "NAME", name, list(TEMPLATES))
     wanted = [TEMPLATES[name] for name in dict.fromkeys(names)]
-    texts = {one.path: read_template(one.path) for one in wanted}
+    texts = {one.path: _read_template(one.path) for one in wanted}
     for path in texts:
         if os.path.lexists(path):
             raise UsageError(f"{path} already exists and is not replaced: rename or remove it; nothing was written")
@@ -118,8 +117,10 @@ def init(names: tuple[str, ...]) -> None:
         print_lines(f"{one.path}: edit {one.edit}; then: {one.then}")
 
 
-def read_template(path: str) -> bytes:
+def _read_template(path: str) -> bytes:
     """The content of a template. Raises UsageError if the installation lacks it."""
+    from importlib import resources
+
     from coremargin.errors import UsageError
 
     file = resources.files("coremargin").joinpath("templates", *path.split("/"))

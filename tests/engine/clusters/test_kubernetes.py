@@ -206,6 +206,11 @@ def test_the_file_has_all_keys() -> None:
         ('tolerations = [{ operator = "Exists", effect = "NoRun" }]', "effect: invalid enum value 'NoRun'"),
         ('tolerations = [{ operator = "Exists", toleration_seconds = 3 }]', 'needs effect = "NoExecute"'),
         ('environment = { AWS_SECRET_ACCESS_KEY = "planted" }', "AWS_SECRET_ACCESS_KEY looks like .* into env_from"),
+        (
+            'environment = { AWS_SECRET_ACCESS_KEY = "planted", A = 3 }',
+            "AWS_SECRET_ACCESS_KEY looks like .* into env_from",
+        ),
+        ('environment = { API_KEY = "planted\\nplanted" }', "API_KEY looks like a credential"),
         ('environment = { AWS_ACCESS_KEY_ID = "planted" }', "AWS_ACCESS_KEY_ID looks like a credential"),
         ('environment = { AZURE_STORAGE_CONNECTION_STRING = "planted" }', "CONNECTION_STRING looks like a credential"),
         ('environment = { hf_token = "planted" }', "hf_token looks like a credential"),

@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Literal, cast
@@ -200,7 +201,11 @@ def load_cluster(where: str | os.PathLike[str] | None) -> ClusterSpec:
     if text in ("auto", "threads", "embedded"):
         return specs.convert({"kind": text}, _ANY, where="--cluster")
     path = local_path(text)
-    return check(specs.load(path, _ANY), str(path))
+    values = specs.read_toml(path)
+    environment = values.get("environment")
+    if isinstance(environment, Mapping):  # first: errors about other keys and types show what they found
+        _refuse_credentials(environment, str(path), kubernetes=values.get("kind") == "kubernetes")
+    return check(specs.convert(values, _ANY, where=str(path), base=path.parent), str(path))
 
 
 def local_cluster(where: str | os.PathLike[str] | None) -> str | os.PathLike[str] | None:
@@ -231,20 +236,24 @@ def check(cluster: ClusterSpec, where: str) -> ClusterSpec:
     if isinstance(cluster, Batch | Kubernetes) and cluster.memory < 2**20:
         raise SpecError(f"{where}: memory: expected at least 1 MiB, found {specs.format_size(cluster.memory)}")
     if isinstance(cluster, Remote | Kubernetes):
-        for name in cluster.environment:
-            if _CREDENTIAL.search(name):
-                instead = (
-                    "put it into a secret, and the secret's name into env_from"
-                    if isinstance(cluster, Kubernetes)
-                    else "let setup read it from a file that only you can read"
-                )
-                raise SpecError(
-                    f"{where}: environment: {name} looks like a credential, and this text is kept with models and "
-                    f"submitted as it is; {instead}"
-                )
+        _refuse_credentials(cluster.environment, where, kubernetes=isinstance(cluster, Kubernetes))
     if isinstance(cluster, Kubernetes):
         _check_kubernetes(cluster, where)
     return cluster
+
+
+def _refuse_credentials(environment: Mapping[str, object], where: str, *, kubernetes: bool) -> None:
+    for name in environment:
+        if _CREDENTIAL.search(name):
+            instead = (
+                "put it into a secret, and the secret's name into env_from"
+                if kubernetes
+                else "let setup read it from a file that only you can read"
+            )
+            raise SpecError(
+                f"{where}: environment: {name} looks like a credential, and this text is kept with models and "
+                f"submitted as it is; {instead}"
+            )
 
 
 def _check_kubernetes(cluster: Kubernetes, where: str) -> None:
