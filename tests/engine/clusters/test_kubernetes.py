@@ -287,7 +287,7 @@ def test_a_forwarded_port_that_closes_is_noticed(command: Command) -> None:
     """When the port-forward ends before there is a worker, the error says so, with its last line."""
     from distributed import LocalCluster
 
-    with LocalCluster(n_workers=0, dashboard_address=None, silence_logs=50) as empty:
+    with LocalCluster(n_workers=0, dashboard_address="127.0.0.1:0", silence_logs=50) as empty:
         port = empty.scheduler_address.rpartition(":")[2]
         says = f"print('Forwarding from 127.0.0.1:{port} -> 8786', flush=True); time.sleep(1)"
         command("kubectl", f"{TEXT}\nimport time\nif 'port-forward' in sys.argv: {says}; sys.exit('lost connection')\n")
