@@ -17,6 +17,7 @@ from coremargin.errors import SpecError
 from coremargin.spec import (
     Seconds,
     Size,
+    SizeWithUnit,
     Spec,
     dump,
     format_seconds,
@@ -26,7 +27,7 @@ from coremargin.spec import (
     parse_toml,
     read_toml,
 )
-from coremargin.units import parse_seconds, parse_size
+from coremargin.units import parse_seconds, parse_size, parse_size_with_unit
 
 
 class Shape(Enum):
@@ -42,6 +43,12 @@ class Limits(Spec, frozen=True, kw_only=True):
     memory: Size = Size(2**31)
     walltime: Seconds | None = None
     environment: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class Queue(Spec, frozen=True, kw_only=True):
+    """A table whose size needs a unit."""
+
+    memory: SizeWithUnit
 
 
 class Job(Spec, frozen=True, kw_only=True):
@@ -92,6 +99,41 @@ ANY_PET: Any = Cat | Dog
 def test_sizes(text: object, size: int) -> None:
     """Sizes are whole bytes, or numbers with a binary or decimal unit."""
     assert parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["2 GiB", "4 B", "0 B", "1.5kb", "3e3 kB", " 8191 tib "])
+def test_sizes_with_a_unit(text: str) -> None:
+    """Where a unit is required, text with one means what it means elsewhere."""
+    assert parse_size_with_unit(text) == parse_size(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        (4, '"4 GiB", or "4 B" for bytes'),
+        ("4", '"4 GiB", or "4 B" for bytes'),
+        (np.int64(2**35), '"32 GiB", or "34359738368 B" for bytes'),
+        ("15e8", '"1500 MB", or "1500000000 B" for bytes'),
+        (10**9 + 1, 'write "1000000001 B" for bytes'),
+        *(
+            (odd, '"2 GiB" (1 GiB = 1024^3')
+            for odd in (0, -1, True, 1.5, None, "", "GiB", "2 G", "4 parsec", "9999 PiB")
+        ),
+    ],
+)
+def test_sizes_without_a_unit_say_what_to_write(text: object, hint: str) -> None:
+    """A number alone is refused, with what was probably meant; so is what is no size at all."""
+    with pytest.raises(SpecError) as caught:
+        parse_size_with_unit(text)
+    assert hint in str(caught.value)
+
+
+@pytest.mark.parametrize("size", [0, 1, 1000, 1234567, 2**30, 3 * 10**9, 2**62 + 1])
+@pytest.mark.parametrize("kind", [int, SizeWithUnit])
+def test_sizes_with_a_unit_are_written_with_one(size: int, kind: type[int]) -> None:
+    """Whatever number Python gave, ``parse`` reads what ``dump`` wrote."""
+    queue = Queue(memory=kind(size))  # type: ignore[arg-type]
+    assert parse(dump(queue), Queue) == queue
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from msgspec import inspect
 from coremargin.errors import SpecError, raise_if_limit
 from coremargin.formats.local_path import local_path
 from coremargin.formats.strict_json import LARGEST, cut, deeper
-from coremargin.units import exact_size, parse_seconds, parse_size
+from coremargin.units import exact_size, parse_seconds, parse_size, parse_size_with_unit
 
 T = TypeVar("T")
 
@@ -56,6 +56,10 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 class Size(int):
     """Bytes; in files an integer or text with a unit: ``"2 GiB"``, ``"500 MB"``."""
+
+
+class SizeWithUnit(Size):
+    """Bytes for which text with a unit is required in files: a bare 4 is more likely 4 GiB than 4 bytes."""
 
 
 class Seconds(float):
@@ -142,6 +146,8 @@ def convert(data: Mapping[str, Any], kind: type[T], *, where: str = "spec", base
     def decode(wanted: type[Any], value: Any) -> Any:
         if wanted is Size:
             return Size(parse_size(value))
+        if wanted is SizeWithUnit:
+            return SizeWithUnit(parse_size_with_unit(value))
         if wanted is Seconds:
             return Seconds(parse_seconds(value))
         if wanted is Path:
@@ -294,11 +300,16 @@ def _plain(value: Any) -> Any:
     if isinstance(value, msgspec.Struct):
         config = value.__struct_config__
         tag = {config.tag_field: config.tag} if config.tag_field else {}
-        items = {field.encode_name: getattr(value, field.name) for field in msgspec.structs.fields(value)}
+        items = {
+            field.encode_name: SizeWithUnit(item) if field.type is SizeWithUnit else item  # also for a plain int
+            for field in msgspec.structs.fields(value)
+            for item in [getattr(value, field.name)]
+        }
         silent = value.meaningless if isinstance(value, Spec) else frozenset()
         return tag | {key: _plain(item) for key, item in items.items() if item is not None and key not in silent}
     if isinstance(value, Size):
-        return exact_size(value)
+        size = exact_size(value)
+        return f"{size} B" if isinstance(value, SizeWithUnit) and isinstance(size, int) else size
     if isinstance(value, Seconds):
         return f"{int(value)} s" if value.is_integer() else float(value)
     if isinstance(value, Mapping):

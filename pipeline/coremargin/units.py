@@ -31,6 +31,18 @@ def parse_size(value: object) -> int:
     return found
 
 
+def parse_size_with_unit(value: object) -> int:
+    """Bytes from text such as ``"2 GiB"``; a number alone is refused. Raises SpecError."""
+    found = _bytes(value)
+    if found is not None and isinstance(value, str) and value.strip()[-1:].isalpha():
+        return parse_size(value)
+    hint = '"2 GiB" (1 GiB = 1024^3 bytes) or "2 GB" (1 GB = 1000^3 bytes)'
+    if found is not None and 0 < found < _SIZE_LIMIT:
+        meant = f"{found} GiB" if found < 1024 else exact_size(found)
+        hint = f'"{meant}", or "{found} B" for bytes' if isinstance(meant, str) else f'"{found} B" for bytes'
+    raise SpecError(f"not a size with a unit: {value!r:.200}; write {hint}")
+
+
 def _bytes(value: object) -> int | None:
     if isinstance(value, bool):
         return None

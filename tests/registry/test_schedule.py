@@ -243,7 +243,82 @@ def test_kubernetes_reads_its_manifest(schedule: Schedule) -> None:
     assert spec["containers"][0]["volumeMounts"][0]["mountPath"] == str(schedule.job.parent)
     assert re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?", found["metadata"]["name"])
     validate = pytest.importorskip("kubernetes_validate")
-    validate.validate(found, "1.29", strict=True)
+    for version in ("1.29", validate.latest_version()):
+        validate.validate(found, version, strict=True)
+
+
+CLUSTER = """kind = "kubernetes"
+image = "registry.example.org/coremargin:0.1"
+namespace = "research"
+threads = 8
+memory = "16 GiB"
+volume_claim = "stores"
+env_from = ["bucket-keys"]
+service_account = "runner"
+image_pull_secrets = ["registry"]
+node_selector = { "kubernetes.io/arch" = "amd64" }
+tolerations = [{ key = "dedicated", value = "batch", effect = "NoSchedule" }]
+annotations = { note = "nightly" }
+insecure = true
+"""
+
+
+def test_a_cluster_file_gives_the_pod_what_it_says(run_cli: Callable[..., Result], tmp_path: Path) -> None:
+    """Image, volume, secrets, account, nodes and resources of pods; valid by the newest schema."""
+    job, file = tmp_path / "jobs" / "nightly.toml", tmp_path / "kubernetes.toml"
+    job.parent.mkdir()
+    job.write_text('job = "nightly"\nstore = "rows.zarr"\nregistry = "models"\n')
+    file.write_text(f'{CLUSTER}mount = "{tmp_path}"\n')
+    text = run_cli("schedule", job, "--on", "kubernetes", "--cluster", file).stdout
+    assert text.startswith(f"# kubectl apply -f THIS; the volume stores holds {tmp_path}\n")
+    found = yaml.safe_load(text)
+    assert found["metadata"]["namespace"] == "research"
+    template = found["spec"]["jobTemplate"]["spec"]["template"]
+    pod, amounts = template["spec"], {"cpu": "8", "memory": "16384Mi"}
+    (container,) = pod["containers"]
+    assert template["metadata"]["annotations"] == {"note": "nightly"}
+    assert (container["image"], container["command"]) == (
+        "registry.example.org/coremargin:0.1",
+        ["coremargin", "run", str(job)],
+    )
+    assert "env" not in container
+    assert container["envFrom"] == [{"secretRef": {"name": "bucket-keys"}}]
+    assert container["resources"] == {"requests": amounts, "limits": amounts}
+    assert container["volumeMounts"] == [{"name": "store", "mountPath": str(tmp_path)}]
+    assert pod["volumes"] == [{"name": "store", "persistentVolumeClaim": {"claimName": "stores"}}]
+    assert (pod["serviceAccountName"], pod["restartPolicy"]) == ("runner", "Never")
+    assert (pod["imagePullSecrets"], pod["nodeSelector"]) == ([{"name": "registry"}], {"kubernetes.io/arch": "amd64"})
+    assert pod["tolerations"][0]["key"] == "dedicated"
+    assert pod["securityContext"] == {"runAsNonRoot": True}
+    validate = pytest.importorskip("kubernetes_validate")
+    validate.validate(found, validate.latest_version(), strict=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        (
+            f'{CLUSTER}mount = "/elsewhere"',
+            [],
+            "expected a job below /elsewhere, where the cluster file mounts the volume",
+        ),
+        (CLUSTER.replace('volume_claim = "stores"', ""), [], "the cluster file has no volume_claim"),
+        ('kind = "threads"', [], "expected kind = \"kubernetes\", found 'threads'"),
+        (CLUSTER, ["--image", "a"], "--cluster cannot be combined with --image"),
+        (CLUSTER, ["--on", "cron"], "--cluster is for --on kubernetes, not for cron"),
+        (f"{CLUSTER}memroy = 3", [], "did you mean 'memory'"),
+    ],
+)
+def test_cluster_files_that_cannot_hold_the_job(
+    run_cli: Callable[..., Result], tmp_path: Path, text: str, options: list[str], message: str
+) -> None:
+    """Each with what to do, and nothing is printed."""
+    job, file = tmp_path / "nightly.toml", tmp_path / "cluster.toml"
+    job.write_text('job = "nightly"\nstore = "rows.zarr"\nregistry = "models"\n')
+    file.write_text(text)
+    done = run_cli("schedule", job, "--on", "kubernetes", "--cluster", file, *options, exit_code=2)
+    assert message in done.stderr
+    assert done.stdout == ""
 
 
 class _Dag:

@@ -26,9 +26,14 @@ SECTION = "Registry"
     help="cron, systemd, scrontab (of Slurm), kubernetes or airflow.",
 )
 @click.option("--at", default="02:30", show_default=True, metavar="TIME", help="Time of day.")
-@click.option("--image", default="coremargin:latest", show_default=True, help="Kubernetes: container image.")
-@click.option("--claim", default="coremargin", show_default=True, help="Kubernetes: volume claim of the folder.")
-def schedule(job_file: Path, *, on: str, at: str, image: str, claim: str) -> None:
+@click.option("--image", help="Kubernetes: container image.  [default: coremargin:latest]")
+@click.option("--claim", help="Kubernetes: volume claim of the folder.  [default: coremargin]")
+@click.option(
+    "--cluster",
+    metavar="FILE",
+    help="Kubernetes: a cluster file with the image, volume, secrets, account and nodes of the pod.",
+)
+def schedule(job_file: Path, *, on: str, at: str, image: str | None, claim: str | None, cluster: str | None) -> None:
     """Print the configuration with which a scheduler starts the nightly JOB. Nothing is installed.
 
     The job may be started as often as you like and never runs twice at once.
@@ -40,16 +45,35 @@ def schedule(job_file: Path, *, on: str, at: str, image: str, claim: str) -> Non
     \b
       coremargin schedule jobs/nightly.toml --on cron
       coremargin schedule jobs/nightly.toml --on kubernetes --image registry.example/coremargin:1
+      coremargin schedule /data/jobs/nightly.toml --on kubernetes --cluster cluster/kubernetes.toml
     """
+    from coremargin.engine.clusters.specs import Kubernetes, load_cluster
     from coremargin.errors import SpecError, UsageError
     from coremargin.registry.nightly import load_nightly_job
     from coremargin.registry.schedule import On, Schedule, parse_time, schedule_text
 
     if load_nightly_job(job_file) is None:
         raise SpecError(f'{job_file}: expected a nightly job (job = "nightly"), found a job of another kind')
+    pods: Kubernetes | None = None
+    if cluster is not None:
+        if on != "kubernetes":
+            raise UsageError(f"--cluster is for --on kubernetes, not for {on}: the job file names where scans run")
+        if image is not None or claim is not None:
+            raise UsageError("--cluster cannot be combined with --image and --claim: the cluster file has both")
+        spec = load_cluster(cluster)
+        if not isinstance(spec, Kubernetes):
+            raise UsageError(f'{cluster}: expected kind = "kubernetes", found {spec.__struct_config__.tag!r}')
+        pods = spec
     program = shutil.which("coremargin")
     command = [os.path.abspath(program)] if program else [sys.executable, "-m", "coremargin"]
-    configuration = Schedule(job_file.absolute(), command, *parse_time(at), image=image, claim=claim)
+    configuration = Schedule(
+        job_file.absolute(),
+        command,
+        *parse_time(at),
+        image=Schedule.image if image is None else image,
+        claim=Schedule.claim if claim is None else claim,
+        cluster=pods,
+    )
     scheduler = next(one for one in get_args(On) if one == on)
     text, encoding = schedule_text(scheduler, configuration), getattr(sys.stdout, "encoding", None) or "utf-8"
     try:

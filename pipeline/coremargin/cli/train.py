@@ -167,9 +167,10 @@ def retrain(model: Path, store: Path, **options: Any) -> int:
 @click.option(
     "--step", metavar="NAME", help="Only this step of a nightly job: ingest, retrain, gates, promote or predict."
 )
+@click.option("--check", is_flag=True, help="Read the job file and its cluster file strictly, and run nothing.")
 @json_option
 @quiet_option
-def run(job_file: Path, cluster: str | None, step: str | None, **flags: bool) -> int:
+def run(job_file: Path, cluster: str | None, step: str | None, check: bool, **flags: bool) -> int:
     """Run the job that a file describes.
 
     Paths in the file are relative to the file; --cluster replaces the file's cluster.
@@ -185,6 +186,12 @@ def run(job_file: Path, cluster: str | None, step: str | None, **flags: bool) ->
       coremargin run jobs/nightly.toml
       coremargin run jobs/nightly.toml --step ingest
     """
+    if check:
+        for name, given in {"step": step, **flags}.items():
+            if given and name not in ("as_json", "quiet"):
+                raise click.UsageError(f"--check runs nothing: it cannot be combined with --{name}")
+        _check_files(job_file, cluster, flags)
+        return 0
     from coremargin.cli.nightly import run_if_nightly
 
     code = run_if_nightly(job_file, cluster, step, flags)
@@ -225,6 +232,23 @@ def plan(job_file: Path, cluster: str | None, as_json: bool) -> None:
         print_json(plan)
     else:
         print_lines(*describe_plan(plan))
+
+
+def _check_files(job_file: Path, cluster: str | None, flags: dict[str, bool]) -> None:
+    """Read a job file and its cluster file. Raises SpecError, and UsageError for a cluster that needs an extra."""
+    from coremargin.engine.clusters.specs import load_cluster
+    from coremargin.learn.retrain import load_retrain_job
+    from coremargin.problems.registry import load_job
+    from coremargin.registry.nightly import load_nightly_job
+
+    job = load_nightly_job(job_file) or load_retrain_job(job_file) or load_job(job_file)
+    where = job.cluster if cluster is None else cluster
+    found = {"job": str(job.__struct_config__.tag), "cluster": str(load_cluster(where).__struct_config__.tag)}
+    if flags["as_json"]:
+        print_json(found)
+    elif not flags["quiet"]:
+        names = [(job_file, "job"), *([] if where is None else [(where, "cluster")])]
+        print_lines(*(f'{name}: a valid {what}, "{found[what]}"' for name, what in names))
 
 
 def _begin(flags: dict[str, bool]) -> Begin:

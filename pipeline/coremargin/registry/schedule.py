@@ -11,13 +11,17 @@ import re
 import shlex
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec.structs import replace
 
 from coremargin.errors import Running, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
+
+    from coremargin.engine.clusters.specs import Kubernetes
 
 On = Literal["cron", "systemd", "scrontab", "kubernetes", "airflow"]
 _LONGEST_COMMAND = 990  #: bytes: cron refuses a longer one
@@ -29,7 +33,8 @@ _TIME = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])")
 class Schedule:
     """job: absolute path of the job file; command: with which coremargin is started; hour, minute: start time.
 
-    image, claim: for Kubernetes, the container image and the claim of the volume with the job's folder.
+    image, claim: for Kubernetes, the container image and the claim of the volume with the job's folder. cluster: for
+    Kubernetes, replaces them, and gives the pod its volume, resources, variables, account and nodes.
     """
 
     job: Path
@@ -38,6 +43,7 @@ class Schedule:
     minute: int
     image: str = "coremargin:latest"
     claim: str = "coremargin"
+    cluster: Kubernetes | None = None
 
     @property
     def name(self) -> str:
@@ -142,27 +148,45 @@ def _quote_for_systemd(word: str) -> str:
 def _kubernetes(schedule: Schedule) -> str:
     import yaml
 
-    folder = str(schedule.job.parent)
-    if ":" in folder or folder == "/":
-        raise UsageError(f"{folder}: Kubernetes cannot mount this folder; use a folder without colons in its path")
     command = ["coremargin", "run", str(schedule.job).replace("$", "$$")]  # $(NAME) would be filled in
-    container = {
-        "name": "coremargin",
-        "image": schedule.image,
-        "command": command,
-        "resources": {"requests": {"cpu": "2", "memory": "4Gi"}, "limits": {"memory": "8Gi"}},
-        "volumeMounts": [{"name": "work", "mountPath": folder}],
-    }
-    pod = {
-        "restartPolicy": "Never",
-        "containers": [container],
-        "volumes": [{"name": "work", "persistentVolumeClaim": {"claimName": schedule.claim}}],
-    }
-    job = {"backoffLimit": 0, "template": {"spec": pod}}  # a run that fails starts again the next night
+    metadata = {"name": schedule.name}
+    template: dict[str, Any]
+    if schedule.cluster is None:
+        claim, folder = schedule.claim, str(schedule.job.parent)
+        if ":" in folder or folder == "/":
+            raise UsageError(f"{folder}: Kubernetes cannot mount this folder; use a folder without colons in its path")
+        container = {
+            "name": "coremargin",
+            "image": schedule.image,
+            "command": command,
+            "resources": {"requests": {"cpu": "2", "memory": "4Gi"}, "limits": {"memory": "8Gi"}},
+            "volumeMounts": [{"name": "work", "mountPath": folder}],
+        }
+        volume = {"name": "work", "persistentVolumeClaim": {"claimName": claim}}
+        template = {"spec": {"restartPolicy": "Never", "containers": [container], "volumes": [volume]}}
+    else:
+        # only here: without a cluster file nothing of clusters is needed
+        from coremargin.engine.clusters.kubernetes import pod_spec, worker_resources
+
+        cluster = replace(schedule.cluster, tls_secret=None)  # certificates are those of schedulers and workers
+        if cluster.volume_claim is None:
+            raise UsageError("the cluster file has no volume_claim; give that of the volume with the job's folder")
+        if not schedule.job.is_relative_to(cluster.mount):
+            raise UsageError(
+                f"{schedule.job}: expected a job below {cluster.mount}, where the cluster file mounts the volume "
+                f"{cluster.volume_claim}; give the path that the job has there"
+            )
+        claim, folder = cluster.volume_claim, cluster.mount
+        metadata["namespace"] = cluster.namespace
+        container = {"name": "coremargin", "command": command, "resources": worker_resources(cluster)}
+        template = {"spec": {"restartPolicy": "Never", **pod_spec(cluster, container, environment={})}}
+        if cluster.annotations:
+            template = {"metadata": {"annotations": dict(cluster.annotations)}, **template}
+    job = {"backoffLimit": 0, "template": template}  # a run that fails starts again the next night
     found = {
         "apiVersion": "batch/v1",
         "kind": "CronJob",
-        "metadata": {"name": schedule.name},
+        "metadata": metadata,
         "spec": {
             "schedule": f"{schedule.minute} {schedule.hour} * * *",
             "concurrencyPolicy": "Forbid",
@@ -171,9 +195,7 @@ def _kubernetes(schedule: Schedule) -> str:
             "jobTemplate": {"spec": job},
         },
     }
-    return (
-        f"# kubectl apply -f THIS; the volume {schedule.claim} holds {folder}\n{yaml.safe_dump(found, sort_keys=False)}"
-    )
+    return f"# kubectl apply -f THIS; the volume {claim} holds {folder}\n{yaml.safe_dump(found, sort_keys=False)}"
 
 
 def _airflow(schedule: Schedule) -> str:

@@ -152,18 +152,6 @@ def test_ctrl_c_while_an_array_is_cancelled_waits_until_it_is(command: Command) 
     assert Path(f"{cancel}.log").read_text() == "done"
 
 
-@pytest.mark.parametrize("asked", [True, False], ids=["applied", "refused"])
-def test_ctrl_c_while_a_manifest_is_applied_deletes_it(command: Command, asked: bool) -> None:
-    """An interrupt while kubectl is at work waits for it; what it applied is deleted, what it refused is not."""
-    interrupt = "os.kill(os.getppid(), signal.SIGINT); time.sleep(0.5)" if asked else "sys.exit('forbidden')"
-    text = f"{TEXT}\nimport os, signal, time\nif 'apply' in sys.argv: {interrupt}\nlog.open('a').write('done ')"
-    kubectl = command("kubectl", text)
-    with pytest.raises(KeyboardInterrupt if asked else RunError):
-        connect(Kubernetes(image="coremargin:test", insecure=True))
-    said = Path(f"{kubectl}.log").read_text()
-    assert said == ("apply -f -\ndone delete --wait=false -f -\ndone " if asked else "apply -f -\n")
-
-
 @pytest.mark.slow
 def test_hosts_whose_ssh_has_ended_are_started_again(
     command: Command, impatient: None, caplog: pytest.LogCaptureFixture
@@ -189,20 +177,6 @@ def test_ssh_starts_workers(command: Command) -> None:
     with connect(spec) as executor:
         scans(executor)
     assert Path(f"{ssh}.log").read_text().startswith("-o BatchMode=yes one export ")
-
-
-def test_kubernetes_applies_the_manifest_and_forwards_a_port(command: Command, embedded: Executor) -> None:
-    """The manifest is applied, the scheduler reached through a forwarded port, the resource deleted in the end."""
-    port = embedded.client.scheduler.address.rpartition(":")[2]
-    forward = f"print('Forwarding from 127.0.0.1:{port} -> 8786', flush=True); import time; time.sleep(600)"
-    text = f"{TEXT}\nif 'port-forward' in sys.argv:\n    {forward}\nelse:\n    log.open('a').write(sys.stdin.read())\n"
-    kubectl = command("kubectl", text)
-    spec = Kubernetes(image="coremargin:test", insecure=True, namespace="lab")
-    with connect(spec) as executor:
-        scans(executor)
-    said = Path(f"{kubectl}.log").read_text()
-    assert f"apply -f -\n{render(spec)}-n lab port-forward service/coremargin-scheduler :8786" in said
-    assert said.endswith(f"delete --wait=false -f -\n{render(spec)}")
 
 
 def test_an_existing_scheduler_is_used_and_left_alone(embedded: Executor) -> None:
@@ -342,43 +316,6 @@ def test_one_ssh_that_fails_is_told_and_the_others_work(command: Command, caplog
     assert "ssh bad ended with status 1: Permission denied (publickey)." in caplog.messages
 
 
-@pytest.mark.specimens(1)
-@pytest.mark.parametrize("says", ["", "print('Unable to connect to the server', flush=True); "])
-def test_a_kubectl_that_hangs_does_not_hold_the_job(command: Command, says: str) -> None:
-    """A port-forward that never says where it leads is ended at ``start_timeout``, and the manifest deleted."""
-    text = f"{TEXT}\nif 'port-forward' in sys.argv:\n    {says}import time; time.sleep(600)\n"
-    kubectl = command("kubectl", text)
-    with pytest.raises(
-        RunError, match="pod is not there after 0.50 s: " + ("Unable to connect" if says else "kubectl ")
-    ):
-        connect(Kubernetes(image="coremargin:test", insecure=True, start_timeout=specs.Seconds(0.5)))
-    assert Path(f"{kubectl}.log").read_text().splitlines()[-1] == "delete --wait=false -f -"
-
-
-@pytest.mark.slow
-def test_a_forwarded_port_that_leads_nowhere_has_the_words_of_kubectl(command: Command) -> None:
-    """When nobody answers behind the port because the port-forward is gone, its end is a note on the error."""
-    says = "print('Forwarding from 127.0.0.1:1 -> 8786', flush=True); sys.exit('pod not found')"
-    command("kubectl", f"{TEXT}\nif 'port-forward' in sys.argv: {says}\n")
-    with pytest.raises(RunError, match="no Dask scheduler answers at tcp://127.0.0.1:1") as caught:
-        connect(Kubernetes(image="coremargin:test", insecure=True, start_timeout=specs.Seconds(3)))
-    assert caught.value.__notes__ == ["kubectl port-forward ended with status 1: pod not found"]
-
-
-@pytest.mark.slow
-def test_a_forwarded_port_that_closes_is_noticed(command: Command) -> None:
-    """When the port-forward ends before there is a worker, the error says so, with its last line."""
-    from distributed import LocalCluster
-
-    with LocalCluster(n_workers=0, dashboard_address=None, silence_logs=50) as empty:
-        port = empty.scheduler_address.rpartition(":")[2]
-        says = f"print('Forwarding from 127.0.0.1:{port} -> 8786', flush=True); time.sleep(1)"
-        command("kubectl", f"{TEXT}\nimport time\nif 'port-forward' in sys.argv: {says}; sys.exit('lost connection')\n")
-        spec = Kubernetes(image="coremargin:test", insecure=True, start_timeout=specs.Seconds(600))
-        with pytest.raises(RunError, match="kubectl port-forward ended with status 1: lost connection; see that"):
-            connect(spec)
-
-
 @pytest.mark.parametrize(
     ("spec", "name"),
     [
@@ -424,7 +361,13 @@ def test_no_scheduler_at_an_address_is_a_run_error() -> None:
         ('kind = "slurm"\nmemroy = 3', "unknown key 'memroy'; did you mean 'memory'"),
         ('kind = "slurm"\ninsecure = true\nthreads = 3\nworkers = 2', "threads = 3 cannot be shared evenly"),
         ('kind = "slurm"\ninsecure = true\nqueue = "a\\n#SBATCH --x"', "queue"),
-        ('kind = "kubernetes"\nimage = "a"\ninsecure = true\ntls_secret = "s"', "need each other"),
+        ('kind = "slurm"\ninsecure = true\nmemory = 4', 'memory: not a size with a unit: 4; write "4 GiB", or "4 B"'),
+        ('kind = "pbs"\ninsecure = true\nmemory = "34359738368"', 'write "32 GiB", or "34359738368 B"'),
+        ('kind = "sge"\ninsecure = true\nmemory = "4 parsec"', 'not a size with a unit: .4 parsec.; write "2 GiB"'),
+        (
+            'kind = "ssh"\nhosts = ["a"]\ninsecure = true\nenvironment = { DB_PASSWORD = "x" }',
+            "DB_PASSWORD looks like a cred",
+        ),
         ('kind = "embedded"\nworkers = 0', "workers: expected int >= 1; found 0"),
         ('kind = "htcondor"\ninsecure = true\ndirectives = ["nice_user"]', "'nice_user' is not name = value"),
         ('kind = "pbs"\n[tls]\nca = "/my ca.pem"\ncert = "/c.pem"\nkey = "/k.pem"', "/my ca.pem: dask-jobqueue"),

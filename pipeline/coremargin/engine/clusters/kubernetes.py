@@ -1,26 +1,41 @@
 """Scheduler and workers as pods, through the Dask operator: manifest, ``kubectl apply``, and port forwarding.
 
-The manifest is a pure function of the spec. PBS, LSF, HTCondor and Kubernetes are tested with stand-ins for their
-commands only.
+The manifest is a pure function of the spec. Each job applies it under a name of its own, the spec's with a random
+suffix, so that jobs with the same cluster file neither share nor delete each other's pods.
 """
 
 from __future__ import annotations
 
+import logging
+import secrets
 import shutil
 import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-from coremargin.engine.clusters.processes import BackgroundProcess, log_failure, run_command, uninterrupted
+from msgspec import structs
+
+from coremargin.engine.clusters.processes import (
+    BackgroundProcess,
+    log_failure,
+    run_command,
+    run_if_killed,
+    uninterrupted,
+)
 from coremargin.engine.clusters.worker_command import ENVIRONMENT
 from coremargin.errors import RunError, UsageError
 from coremargin.spec import format_seconds
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from distributed import Client
 
-    from coremargin.engine.clusters.specs import Kubernetes
+    from coremargin.engine.clusters.specs import Kubernetes, Toleration
 
+log = logging.getLogger(__name__)
+
+_SUFFIX_BYTES = 4  # of the name; specs.py leaves room for their digits
 _PAUSE_S = 2.0  # before the next attempt to reach a pod
 
 
@@ -44,11 +59,16 @@ def _resource(cluster: Kubernetes) -> dict[str, Any]:
     return {
         "apiVersion": "kubernetes.dask.org/v1",
         "kind": "DaskCluster",
-        "metadata": {"name": cluster.name, "namespace": cluster.namespace},
+        "metadata": {
+            "name": cluster.name,
+            "namespace": cluster.namespace,
+            # the operator copies them to scheduler and workers
+            **({"annotations": dict(cluster.annotations)} if cluster.annotations else {}),
+        },
         "spec": {
-            "worker": {"replicas": cluster.workers, "spec": _pod(cluster, _worker(cluster))},
+            "worker": {"replicas": cluster.workers, "spec": pod_spec(cluster, _worker(cluster))},
             "scheduler": {
-                "spec": _pod(cluster, _scheduler(cluster, ports)),
+                "spec": pod_spec(cluster, _scheduler(cluster, ports)),
                 "service": {
                     "type": "ClusterIP",
                     "selector": labels,
@@ -65,8 +85,13 @@ def _worker(cluster: Kubernetes) -> dict[str, Any]:
     # the operator puts scheduler address and name into the environment of the pod
     arguments = ["dask", "worker", "--name", "$(DASK_WORKER_NAME)", "--nthreads", str(cluster.threads)]
     arguments += ["--memory-limit", "0", "--no-dashboard", "--death-timeout", "60", *_tls_arguments(cluster)]
+    return {"name": "worker", "args": arguments, "resources": worker_resources(cluster)}
+
+
+def worker_resources(cluster: Kubernetes) -> dict[str, Any]:
+    """What a container with the threads and the memory of the spec requests."""
     amounts = {"cpu": str(cluster.threads), "memory": f"{-(-cluster.memory // 2**20)}Mi"}
-    return {"name": "worker", "args": arguments, "resources": {"requests": amounts, "limits": amounts}}
+    return {"requests": amounts, "limits": amounts}
 
 
 def _scheduler(cluster: Kubernetes, ports: list[tuple[str, int]]) -> dict[str, Any]:
@@ -87,8 +112,18 @@ def _tls_arguments(cluster: Kubernetes) -> list[str]:
     return ["--protocol", "tls", *(argument for pair in files.items() for argument in pair)]
 
 
-def _pod(cluster: Kubernetes, container: dict[str, Any]) -> dict[str, Any]:
-    variables = [{"name": name, "value": value} for name, value in (ENVIRONMENT | cluster.environment).items()]
+def pod_spec(
+    cluster: Kubernetes, container: dict[str, Any], environment: Mapping[str, str] = ENVIRONMENT
+) -> dict[str, Any]:
+    """A pod with one container, and with the image, variables, volumes, account and nodes of the spec.
+
+    container: its name, and what the spec does not say; environment: variables that the spec may replace.
+    """
+    environment = {**environment, **cluster.environment}
+    if container["name"] == "worker" and cluster.tls_secret is not None:  # the operator's own begins with tcp://
+        service = f"{cluster.name}-scheduler.{cluster.namespace}.svc.cluster.local"
+        environment |= {"DASK_SCHEDULER_ADDRESS": f"tls://{service}:8786"}
+    variables = [{"name": name, "value": value} for name, value in environment.items()]
     mounts: list[dict[str, Any]] = []
     volumes: list[dict[str, Any]] = []
     if cluster.volume_claim is not None:
@@ -96,33 +131,67 @@ def _pod(cluster: Kubernetes, container: dict[str, Any]) -> dict[str, Any]:
         volumes.append({"name": "store", "persistentVolumeClaim": {"claimName": cluster.volume_claim}})
     if cluster.tls_secret is not None:
         mounts.append({"name": "tls", "mountPath": "/tls", "readOnly": True})
-        volumes.append({"name": "tls", "secret": {"secretName": cluster.tls_secret, "defaultMode": 0o400}})
+        # files of a secret belong to root, and pods run as another user
+        volumes.append({"name": "tls", "secret": {"secretName": cluster.tls_secret, "defaultMode": 0o444}})
     name, rest = container["name"], {key: value for key, value in container.items() if key != "name"}
-    full = {"name": name, "image": cluster.image, **rest, "env": variables}
-    return {
-        "containers": [full | ({"volumeMounts": mounts} if mounts else {})],
-        **({"volumes": volumes} if volumes else {}),
-        "securityContext": {"runAsNonRoot": True},
+    full = {"name": name, "image": cluster.image, **rest}
+    if variables:
+        full["env"] = variables
+    if cluster.env_from:
+        full["envFrom"] = [{"secretRef": {"name": secret}} for secret in cluster.env_from]
+    if mounts:
+        full["volumeMounts"] = mounts
+    pod: dict[str, Any] = {"containers": [full]}
+    if volumes:
+        pod["volumes"] = volumes
+    if cluster.service_account is not None:
+        pod["serviceAccountName"] = cluster.service_account
+    if cluster.image_pull_secrets:
+        pod["imagePullSecrets"] = [{"name": secret} for secret in cluster.image_pull_secrets]
+    if cluster.node_selector:
+        pod["nodeSelector"] = dict(cluster.node_selector)
+    if cluster.tolerations:
+        pod["tolerations"] = [_toleration(toleration) for toleration in cluster.tolerations]
+    return pod | {"securityContext": {"runAsNonRoot": True}}
+
+
+def _toleration(toleration: Toleration) -> dict[str, Any]:
+    fields = {
+        "key": toleration.key,
+        "operator": toleration.operator,
+        "value": toleration.value,
+        "effect": toleration.effect,
+        "tolerationSeconds": toleration.toleration_seconds,
     }
+    return {name: value for name, value in fields.items() if value is not None}
 
 
-def start_pods(cluster: Kubernetes, stack: ExitStack) -> tuple[Client, list[BackgroundProcess]]:
-    """A client of the scheduler's pod, and the process that forwards its port; ``stack`` deletes and ends both."""
+def start_pods(cluster: Kubernetes, stack: ExitStack) -> tuple[Client, BackgroundProcess, str]:
+    """A client of the scheduler's pod, the process that forwards its port, and the name of the cluster.
+
+    ``stack`` ends both and deletes the pods, also if they cannot be started.
+    """
     # only here: distributed takes half a second to import, and the manifest does not need it
     from coremargin.engine.clusters.connection import connect_client
 
     if shutil.which("kubectl") is None:
         raise UsageError("the command 'kubectl' is not on this host; it applies the manifest and reaches the scheduler")
-    text = manifest(cluster)
+    cluster = structs.replace(cluster, name=f"{cluster.name}-{secrets.token_hex(_SUFFIX_BYTES)}")
+    text, place = manifest(cluster), f"daskclusters.kubernetes.dask.org {cluster.name} -n {cluster.namespace}"
 
     def delete() -> None:
-        uninterrupted(lambda: run_command(["kubectl", "delete", "--wait=false", "-f", "-"], text))
+        try:
+            # an apply that failed may have created nothing
+            command = ["kubectl", "delete", "--ignore-not-found", "--wait=false", "-f", "-"]
+            uninterrupted(lambda: run_command(command, text))
+        except RunError as error:
+            raise RunError(f"{error}; see whether it is still there: kubectl get {place}") from error
 
-    def apply() -> None:
-        run_command(["kubectl", "apply", "-f", "-"], text)
-        stack.callback(log_failure(delete))
-
-    uninterrupted(apply)  # else a Ctrl-C could leave it applied, and nothing would delete it
+    # before it is applied: kubectl may fail after the API server has created the cluster, and the driver may be killed
+    stack.callback(run_if_killed(["kubectl", "delete", "--ignore-not-found", "--wait=false", *place.split()]))
+    stack.callback(log_failure(delete))
+    log.info("kubectl apply: %s", place)
+    uninterrupted(lambda: run_command(["kubectl", "apply", "-f", "-"], text))
     port, process = _forward(cluster, stack)
     try:
         client = connect_client(f"{'tls' if cluster.tls else 'tcp'}://127.0.0.1:{port}", cluster)
@@ -131,7 +200,7 @@ def start_pods(cluster: Kubernetes, stack: ExitStack) -> tuple[Client, list[Back
             error.add_note(end)
         raise
     stack.callback(client.close)
-    return client, [process]
+    return client, process, cluster.name
 
 
 def _forward(cluster: Kubernetes, stack: ExitStack) -> tuple[int, BackgroundProcess]:
@@ -139,7 +208,9 @@ def _forward(cluster: Kubernetes, stack: ExitStack) -> tuple[int, BackgroundProc
     command = ["kubectl", "-n", cluster.namespace, "port-forward", f"service/{cluster.name}-scheduler", ":8786"]
     deadline = time.monotonic() + cluster.start_timeout
     while True:
-        process = BackgroundProcess(command, "kubectl port-forward", r"Forwarding from 127\.0\.0\.1:(\d+)")
+        process = BackgroundProcess(
+            command, "kubectl port-forward", r"Forwarding from 127\.0\.0\.1:(\d+)", ends_with_driver=True
+        )
         with ExitStack() as failed:
             failed.callback(process.stop, 0.0)
             match = process.wait_ready(deadline - time.monotonic())

@@ -66,8 +66,8 @@ def start(cluster: ClusterSpec) -> DaskExecutor:
             client, hosts = _ssh(cluster, stack)
             what, processes, restart = f"Dask over ssh on {len(cluster.hosts)} hosts", hosts.processes, hosts.restart
         elif isinstance(cluster, Kubernetes):
-            client, processes = start_pods(cluster, stack)
-            what = f"Dask on Kubernetes, {cluster.namespace}/{cluster.name}"
+            client, forward, name = start_pods(cluster, stack)
+            what, processes = f"Dask on Kubernetes, {cluster.namespace}/{name}", [forward]
         else:
             raise UsageError(f"not a remote cluster: {cluster!r}")
         _wait_for_worker(client, cluster, what, processes)

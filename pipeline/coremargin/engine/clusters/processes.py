@@ -31,6 +31,24 @@ _SHOWN = 300  # characters of a line in a message
 _DRAIN_S = 1.0  # to read what an ended process left in the pipe, which a process of its own may hold open
 _GRACE_S = 5.0  # from SIGTERM to SIGKILL
 
+# Runs the command "$@", and kills it at the end of standard input: a pipe whose other end the kernel closes with the
+# driver, even after SIGKILL. (PR_SET_PDEATHSIG does the same on Linux only, and when the thread ends that started the
+# command.) The last redirection keeps the shell's own "Terminated" out of the output.
+_END_WITH_DRIVER = """
+exec 3<&0 </dev/null
+trap 'kill -TERM "$command"' TERM
+"$@" 3<&- &
+command=$!
+{ read -r _ <&3; kill -KILL "$command"; } >/dev/null 2>&1 &
+watch=$!
+exec 3<&- 2>/dev/null
+wait "$command"
+status=$?
+while kill -0 "$command" 2>/dev/null; do wait "$command"; status=$?; done
+kill -KILL "$watch"
+exit "$status"
+"""
+
 # Messages of PBS, Grid Engine, SLURM, LSF and HTCondor about a job that is no longer in the queue.
 _GONE = re.compile(
     r"(?i)has (already )?finished|unknown job id|does not exist|invalid job id|no matching job|already comp"
@@ -80,6 +98,32 @@ def run_command(command: list[str], text: str, submitted: str | None = None) -> 
     return output
 
 
+def run_if_killed(command: list[str]) -> Callable[[], None]:
+    """Let a process of its own run the command if this one ends, even by SIGKILL, before it calls what is returned.
+
+    It is no child of this process, which kills its children at a second Ctrl-C.
+    """
+    script = 'exec 3<&0; { read -r word <&3; [ "$word" = closed ] || exec "$@" 3<&-; } &'
+    try:
+        start = subprocess.Popen(
+            ["/bin/sh", "-c", script, "watch", *command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise _not_run("/bin/sh", error) from error
+    start.wait()
+
+    def cancel() -> None:
+        if start.stdin is not None:
+            with suppress(OSError), start.stdin as pipe:
+                pipe.write(b"closed\n")
+
+    return cancel
+
+
 def parse_job_id(answer: str, pattern: str, command: str, name: str) -> re.Match[str]:
     """The match of the id of the job ``name`` in the submit command's output; RunError unless there is exactly one:
 
@@ -120,16 +164,23 @@ class BackgroundProcess:
     so that it never blocks on a full pipe, and discarded except for the last line.
     """
 
-    def __init__(self, command: list[str], name: str, awaited: str | None = None) -> None:
-        """name: for messages; awaited: pattern of the line that ``wait_ready`` waits for."""
+    def __init__(
+        self, command: list[str], name: str, awaited: str | None = None, *, ends_with_driver: bool = False
+    ) -> None:
+        """name: for messages; awaited: pattern of the line that ``wait_ready`` waits for.
+
+        ends_with_driver: the command is killed when this process ends, however it does, instead of running on.
+        """
         self.name = name
         self._awaited, self._last = awaited, ""
         self._match: re.Match[str] | None = None
         self._settled = threading.Event()
+        if ends_with_driver:
+            command = ["/bin/sh", "-c", _END_WITH_DRIVER, name, *command]
         try:
             self._process = subprocess.Popen(
                 command,
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE if ends_with_driver else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
@@ -180,6 +231,8 @@ class BackgroundProcess:
             except subprocess.TimeoutExpired:
                 signal()
         self._process.wait()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
         self._reader.join(_DRAIN_S)
 
 

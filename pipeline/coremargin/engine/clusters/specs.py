@@ -14,17 +14,19 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated, Literal, cast
 
 from msgspec import Meta, field
 
 from coremargin import spec as specs
 from coremargin.errors import SpecError, UsageError
 from coremargin.formats.local_path import local_path
-from coremargin.spec import Seconds, Size, Spec
+from coremargin.spec import Seconds, SizeWithUnit, Spec
 
 #: Below this the embedded cluster cannot repay its start and its 3 to 4 ms per block (measured, see cluster/README.md).
 SMALL_BYTES = 2 * 2**30
@@ -37,6 +39,17 @@ Count = Annotated[int, Meta(ge=1)]
 #: Text that becomes part of one line of a script.
 Line = Annotated[str, Meta(pattern=r"\A[^\r\n\0]*\Z")]
 Word = Annotated[str, Meta(pattern=r"\A[^\s\0'\"]+\Z")]
+#: Names of objects, and keys and values of labels, as Kubernetes accepts them.
+ObjectName = Annotated[str, Meta(pattern=r"\A[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?\Z")]
+_PREFIX = r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?"
+LabelKey = Annotated[str, Meta(pattern=rf"\A{_PREFIX}[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?\Z")]
+LabelValue = Annotated[str, Meta(pattern=r"\A([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?\Z")]
+
+#: Names of environment variables that hold credentials.
+_CREDENTIAL = re.compile(
+    r"(?i)(?:\A|_)(?:secret|password|passwd|passphrase|token|connection_string|access_key_id"
+    r"|(?:access|secret|api|account|private|storage|sas)_key|(?<!GOOGLE_APPLICATION_)credentials?)\Z"
+)
 
 
 class Tls(Spec, frozen=True, kw_only=True):
@@ -99,7 +112,7 @@ class Batch(Remote, frozen=True, kw_only=True):
 
     jobs: Count = 1
     name: Word = "coremargin"
-    memory: Size = Size(4 * 2**30)
+    memory: SizeWithUnit = SizeWithUnit(4 * 2**30)
     walltime: Seconds = Seconds(3600)
     queue: Word | None = None
     account: Word | None = None
@@ -140,19 +153,38 @@ class Ssh(Remote, tag_field="kind", tag="ssh", frozen=True, kw_only=True):
     options: tuple[Line, ...] = ()  #: for ssh, such as "-p", "2222"
 
 
+class Toleration(Spec, frozen=True, kw_only=True):
+    """A taint of nodes on which pods may run all the same; the names are those of Kubernetes."""
+
+    key: LabelKey | None = None  #: None, with operator = "Exists": any taint
+    operator: Literal["Equal", "Exists"] = "Equal"
+    value: LabelValue | None = None
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
+    toleration_seconds: Annotated[int, Meta(ge=0)] | None = None
+
+
 class Kubernetes(Network, tag_field="kind", tag="kubernetes", frozen=True, kw_only=True):
-    """Pods through the Dask operator; ``tls_secret``: a secret with ca.crt, tls.crt and tls.key, as in ``tls``."""
+    """Pods through the Dask operator; ``tls_secret``: a secret with ca.crt, tls.crt and tls.key, as in ``tls``.
+
+    A job's cluster is called ``name``, a hyphen and 8 random digits: the operator allows 53 characters.
+    """
 
     image: Word
-    name: Annotated[str, Meta(pattern=r"\A[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?\Z")] = "coremargin"
-    namespace: Annotated[str, Meta(pattern=r"\A[a-z0-9]([-a-z0-9]*[a-z0-9])?\Z")] = "default"
+    name: Annotated[str, Meta(pattern=r"\A[a-z]([-a-z0-9]{0,42}[a-z0-9])?\Z")] = "coremargin"
+    namespace: Annotated[str, Meta(pattern=r"\A[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\Z")] = "default"
     workers: Count = 1
     threads: Count = 1
-    memory: Size = Size(4 * 2**30)
+    memory: SizeWithUnit = SizeWithUnit(4 * 2**30)
     volume_claim: Word | None = None  #: holds the store, mounted at ``mount``
     mount: Word = "/data"
     environment: dict[Word, Line] = field(default_factory=dict)
-    tls_secret: Word | None = None
+    env_from: tuple[ObjectName, ...] = ()  #: secrets, whose entries become environment variables
+    service_account: ObjectName | None = None
+    image_pull_secrets: tuple[ObjectName, ...] = ()
+    node_selector: dict[LabelKey, LabelValue] = field(default_factory=dict)
+    tolerations: tuple[Toleration, ...] = ()
+    annotations: dict[LabelKey, str] = field(default_factory=dict)  #: of all pods
+    tls_secret: ObjectName | None = None
 
 
 ClusterSpec = Auto | Threads | Embedded | Address | Slurm | Pbs | Lsf | Sge | HtCondor | Ssh | Kubernetes
@@ -169,7 +201,11 @@ def load_cluster(where: str | os.PathLike[str] | None) -> ClusterSpec:
     if text in ("auto", "threads", "embedded"):
         return specs.convert({"kind": text}, _ANY, where="--cluster")
     path = local_path(text)
-    return check(specs.load(path, _ANY), str(path))
+    values = specs.read_toml(path)
+    environment = values.get("environment")
+    if isinstance(environment, Mapping):  # first: errors about other keys and types show what they found
+        _refuse_credentials(environment, str(path), kubernetes=values.get("kind") == "kubernetes")
+    return check(specs.convert(values, _ANY, where=str(path), base=path.parent), str(path))
 
 
 def local_cluster(where: str | os.PathLike[str] | None) -> str | os.PathLike[str] | None:
@@ -197,9 +233,40 @@ def check(cluster: ClusterSpec, where: str) -> ClusterSpec:
         )
     if isinstance(cluster, JobQueue):
         _check_job_queue(cluster, where)
-    if isinstance(cluster, Kubernetes) and (cluster.tls is None) != (cluster.tls_secret is None):
-        raise SpecError(f"{where}: [tls] (files of the driver) and tls_secret (the same for the pods) need each other")
+    if isinstance(cluster, Batch | Kubernetes) and cluster.memory < 2**20:
+        raise SpecError(f"{where}: memory: expected at least 1 MiB, found {specs.format_size(cluster.memory)}")
+    if isinstance(cluster, Remote | Kubernetes):
+        _refuse_credentials(cluster.environment, where, kubernetes=isinstance(cluster, Kubernetes))
+    if isinstance(cluster, Kubernetes):
+        _check_kubernetes(cluster, where)
     return cluster
+
+
+def _refuse_credentials(environment: Mapping[str, object], where: str, *, kubernetes: bool) -> None:
+    for name in environment:
+        if _CREDENTIAL.search(name):
+            instead = (
+                "put it into a secret, and the secret's name into env_from"
+                if kubernetes
+                else "let setup read it from a file that only you can read"
+            )
+            raise SpecError(
+                f"{where}: environment: {name} looks like a credential, and this text is kept with models and "
+                f"submitted as it is; {instead}"
+            )
+
+
+def _check_kubernetes(cluster: Kubernetes, where: str) -> None:
+    if (cluster.tls is None) != (cluster.tls_secret is None):
+        raise SpecError(f"{where}: [tls] (files of the driver) and tls_secret (the same for the pods) need each other")
+    for number, toleration in enumerate(cluster.tolerations, 1):
+        place = f"{where}: tolerations #{number}"
+        if toleration.operator == "Equal" and (toleration.key is None or toleration.value is None):
+            raise SpecError(f'{place}: give key and value, or operator = "Exists" for any value')
+        if toleration.operator == "Exists" and toleration.value is not None:
+            raise SpecError(f'{place}: operator = "Exists" accepts any value; remove value, or write "Equal"')
+        if toleration.toleration_seconds is not None and toleration.effect != "NoExecute":
+            raise SpecError(f'{place}: toleration_seconds needs effect = "NoExecute"')
 
 
 def _check_job_queue(cluster: JobQueue, where: str) -> None:
