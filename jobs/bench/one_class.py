@@ -79,10 +79,20 @@ def one_class(settings: Settings) -> Iterator[Group]:
     if mnist is not None:
         _measure(ball, "MNIST, 60,000 x 784", mnist, settings, epsilon=1e-9)
     yield ball
+    if settings.large_rows:
+        rows, what = settings.large_rows, f"smallest ball to 1e-9, {settings.large_rows:,} rows"
+        large = Group("q", what)
+        _measure(large, f"normal, d = {wide}", _large_store(settings, rows, wide), settings, epsilon=1e-9)
+        yield large
     planted = _store(settings, normal, few, planted=PLANTED)
     left_out = Group("q", f"smallest ball with {PLANTED} planted rows left out, proven")
     _measure(left_out, f"normal, d = {few}", planted, settings, epsilon=1e-6, outliers=PLANTED)
     yield left_out
+    alike = Group("q", f"smallest ball with rows left out, none planted, {settings.rows:,} rows, proven")
+    for k in (5, 10):
+        store, what = _store(settings, normal, few), f"normal, d = {few}, {k} rows left out"
+        _measure(alike, what, store, settings, epsilon=1e-3, outliers=k)
+    yield alike
     soft = Group("q", f"soft ball, linear, {settings.rows:,} rows")
     for name, draw in (("normal", normal), ("t, 2 degrees of freedom", heavy_tails)):
         for nu, epsilon in ((0.01, 1e-4), (0.01, 1e-9), (0.05, 1e-4)):
@@ -116,4 +126,16 @@ def _store(settings: Settings, draw: Draw, features: int, planted: int = 0) -> P
     rows[rng.choice(len(rows), planted, replace=False)] *= 4
     with StoreWriter.create(path, features=features) as writer:
         writer.write(rows, None, origin=draw.__name__)
+    return path
+
+
+def _large_store(settings: Settings, rows: int, features: int) -> Path:
+    """Normal rows, written a million at a time. Used again if it is there."""
+    path = settings.work / f"normal-{rows}x{features}.zarr"
+    if path.exists():
+        return path
+    rng = np.random.default_rng(2)
+    with StoreWriter.create(path, features=features) as writer:
+        for first in range(0, rows, 1_000_000):
+            writer.write(normal(rng, min(1_000_000, rows - first), features), None, origin="normal")
     return path

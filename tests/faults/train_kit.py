@@ -22,14 +22,18 @@ from coremargin.data.writer import StoreWriter
 from coremargin.engine.checkpoint import Checkpoint
 from coremargin.learn import train as train_module
 from coremargin.maths.outliers import published
+from coremargin.problems.ball import enclosing_ball as ball
+from coremargin.problems.ellipsoid import enclosing_ellipsoid as ellipsoid
 from coremargin.problems.fleet import make as fleet
 from coremargin.problems.hard import hard_margin as hard
 from coremargin.problems.kernel import kernel_margin
+from coremargin.problems.kernel_ball import kernel_ball
 from coremargin.problems.multiclass import crammer_singer, kesler
 from coremargin.problems.outliers import outlier_margin
 from coremargin.problems.registry import new_job
 from coremargin.problems.soft import make as soft
 from coremargin.problems.soft import near_margin
+from coremargin.problems.soft_ball import soft_ball
 
 if TYPE_CHECKING:
     from coremargin.engine.protocols import BlockResult
@@ -84,7 +88,8 @@ def made_store(kind: str, path: Path) -> Store:
 #: Every kind of job that has checkpoints: its parameters, such that it takes several scans of many blocks where the
 #: sample is small. kesler and crammer-singer are several classes at once, hard and soft; folds, fold-stages
 #: and fleet-segments are fleets of three; published reads once, and then tries subsets of few rows. Those of MAPPED map
-#: rows: by landmarks, which are chosen among rows that are read first, and by random frequencies.
+#: rows: by landmarks, which are chosen among rows that are read first, and by random frequencies. Balls and ellipsoids
+#: are about rows without labels.
 KINDS: dict[str, dict[str, Any]] = {
     "hard": {"epsilon": 1e-6, "memory": 20_000},
     "hinge": {"loss": "hinge", "C": 0.1, "epsilon": 1e-6, "memory": 40_000},
@@ -112,6 +117,14 @@ KINDS: dict[str, dict[str, Any]] = {
     },
 }
 MAPPED = ("nystroem", "fourier")
+KINDS |= {
+    "ball": {"one_class": "ball", "epsilon": 1e-9, "memory": 20_000},
+    "ball-outliers": {"one_class": "ball", "outliers": 3, "epsilon": 1e-9, "memory": 20_000},
+    "soft-ball": {"one_class": "ball", "nu": 0.05, "epsilon": 1e-9, "memory": 30_000},
+    "ellipsoid": {"one_class": "ellipsoid", "epsilon": 1e-6, "memory": 1_500_000},
+    "kernel-ball": {"one_class": "ball", "kernel": "rbf", "epsilon": 1e-6, "memory": 200_000},
+    "kernel-soft-ball": {"one_class": "ball", "kernel": "rbf", "nu": 0.02, "epsilon": 1e-4, "memory": 200_000},
+}
 
 
 def small_job(kind: str, store: Path, out: Path) -> TrainJob:
@@ -129,8 +142,13 @@ def sample_little(bytes_: int = 10_000) -> None:
         (kesler, "KeslerMargin"),
         (crammer_singer, "CrammerSinger"),
         (kernel_margin, "KernelMargin"),
+        (ball, "EnclosingBall"),
+        (soft_ball, "SoftBall"),
+        (ellipsoid, "EnclosingEllipsoid"),
+        (kernel_ball, "KernelBall"),
     ):
         setattr(module, name, partial(getattr(module, name), sample_bytes=bytes_))
+    soft_ball.SMALL_BYTES = bytes_  # larger stores are read in stages
     published.RANGE = 60  # an enumeration has many waves
     near_margin.PAYS = near_margin.PAYS_ALIKE = 1_000  # small fleets are read in stages, too
 

@@ -78,6 +78,16 @@ ball-class           | weighted       | crm    | --one-class ball --only 1 --sca
 ball-sparse          | sparse         | cr     | --one-class ball --epsilon 1e-9
 ball-big             | big-noisy      | cskr   | --one-class ball --epsilon 1e-9 --memory 16MB
 ball-outliers        | wild           | crm    | --one-class ball --outliers 3
+soft-ball            | noisy          | crmu   | --one-class ball --nu 0.1
+soft-ball-class      | weighted       | crm    | --one-class ball --only 1 --nu 0.1 --scaling standard
+soft-ball-sparse     | sparse         | cr     | --one-class ball --nu 0.05
+soft-ball-big        | big-noisy      | csk    | --one-class ball --nu 0.02 --epsilon 1e-9 --memory 64MB
+ellipsoid            | noisy          | crmu   | --one-class ellipsoid
+ellipsoid-class      | weighted       | crm    | --one-class ellipsoid --only 1
+ellipsoid-big        | big-noisy      | csk    | --one-class ellipsoid --epsilon 1e-4 --memory 64MB
+kernel-ball          | rings          | cskrmu | --one-class ball --kernel rbf
+kernel-ball-soft     | rings          | cskrmu | --one-class ball --kernel rbf --nu 0.1
+kernel-ball-poly     | rings          | crm    | --one-class ball --kernel poly --degree 2 --coef0 1 --nu 0.1
 outliers             | wild           | crmu   | --outliers 3
 outliers-search      | wild           | crm    | --outliers 0..4
 outliers-some        | wild           | c      | --outliers 0,3 --epsilon 0.01

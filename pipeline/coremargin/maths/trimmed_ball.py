@@ -12,7 +12,7 @@ outliers/explore.py with another certificate; balls of few rows need neither its
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -30,8 +30,14 @@ Places = NDArray[np.intp]
 
 #: Rows that a search looks at: those farthest from the centre, and k more.
 NEAR = 2000
-#: Nodes after which a search gives up.
-MOST_NODES = 20_000
+#: Certificates are made of the farthest rows, so many for each dimension and two for each that is removed, if these
+#: are enough: the others hardly ever touch the ball.
+FIRST_EACH = 4
+#: Nodes after which a search gives up, and between two of the balls that it yields.
+MOST_NODES, STEP = 50_000, 250
+#: A search of so many nodes or more is made for these shares of the first gap before it is made for epsilon, where they
+#: are so many times wider.
+QUICK, GAPS, WIDER = 500, (0.3, 0.1, 0.03), 3.0
 #: The target lies above what epsilon requires by this share: bounds are rounded.
 SHARE = 1e-12
 #: Steps of an incumbent, each of which solves the rows that the last one leaves.
@@ -76,7 +82,7 @@ class TrimmedBall:
     """The best centre found, its (k + 1)-th largest distance, and the radius below which there is none, by the proof.
 
     proof: its places are those of the rows that were searched; None for a bound of 0. complete: the bound is within
-    epsilon. nodes: of the search.
+    epsilon. nodes: of the search so far.
     """
 
     centre: Array
@@ -85,6 +91,11 @@ class TrimmedBall:
     proof: Proof | None
     complete: bool
     nodes: int
+
+    @property
+    def gap(self) -> float:
+        """The share of the radius that is not proven."""
+        return 1.0 - self.lower / self.upper
 
 
 def reached(rows: Array, centre: Array, k: int) -> float:
@@ -113,129 +124,188 @@ def concentrate(rows: Array, k: int, centre: Array) -> tuple[Array, Array]:
     return centre, weights
 
 
-@dataclass
-class _Certificates:
-    """sets: places of rows; weights and values: dual weights, and the radius that they prove."""
+@dataclass(frozen=True)
+class _Certificate:
+    """Places (m,) of rows and their dual weights; value: the radius that they prove; mask: the places as bits."""
 
-    sets: list[frozenset[int]]
-    rows: list[Places]
-    weights: list[Array]
-    values: list[float]
+    rows: Places
+    weights: Array
+    value: float
+    mask: int
 
 
-def search_trimmed(rows: Array, k: int, epsilon: float, centre: Array, most_nodes: int = MOST_NODES) -> TrimmedBall:
-    """The smallest ball around all rows (n, d) but k, n > k >= 1, to a share 1 - epsilon; centre: a good one."""
+def search_trimmed(
+    rows: Array, k: int, epsilon: float, centre: Array, most_nodes: int = MOST_NODES
+) -> Iterator[TrimmedBall]:
+    """The smallest ball around all rows (n, d) but k, n > k >= 1, to a share 1 - epsilon; centre: a good one.
+
+    Yields the best ball so far, with the best bound, every ``STEP`` nodes and whenever the bound rises; the last one is
+    the result. After ``QUICK`` nodes it is made for wider gaps first, so that a bound is proven long before the last.
+    """
     centre, _ = concentrate(rows, k, centre)
     upper = reached(rows, centre, k)
-    active = np.zeros(len(rows), bool)
-    active[np.argsort(-upper_bounds(rows, centre), kind="stable")[: NEAR + k]] = True
-    known, leaves = _Certificates([], [], [], []), list[tuple[tuple[int, ...], list[int]]]()
-    open_nodes: list[tuple[int, ...]] = [()]
-    nodes = 0
-    while open_nodes and upper > 0:
-        may_stop()
-        if nodes >= most_nodes:
-            return _packed(rows, k, centre, upper, nodes)
-        path, nodes = open_nodes.pop(), nodes + 1
-        removed, kept = {step for step in path if step >= 0}, {~step for step in path if step < 0}
-        target = upper * (1.0 - epsilon) * (1.0 + SHARE)
-        ended, shortest = _pack(known, removed, kept, k - len(removed))
-        if ended:
-            leaves.append((path, ended))
-            continue
-        packed = list(shortest)
-        used = set().union(*(known.sets[number] - kept for number in packed))
-        candidate = None
-        while len(packed) <= k - len(removed):
-            free = active.copy()
-            free[list(removed | used)] = False
-            places = np.flatnonzero(free)
-            if not len(places):
-                break
-            found = smallest_ball(rows[places], enough=target * (1.0 + 2 * SHARE))
-            some = np.flatnonzero(found)
-            at = found @ rows[places]
-            value = lower_bound(rows[places[some]], found[some], at)
-            if value < target:
-                candidate = at if not packed else None
-                break
-            known.sets.append(frozenset(places[some].tolist()))
-            known.rows.append(places[some])
-            known.weights.append(found[some])
-            known.values.append(value)
-            packed.append(len(known.sets) - 1)
-            left = known.sets[-1] - kept
-            used |= left
-            if not left:
-                packed = packed[-1:]
-                break
-        if len(packed) > k - len(removed) or (packed and not known.sets[packed[-1]] - kept):
-            leaves.append((path, packed))
-        elif candidate is not None:  # a better ball, if rows that were not looked at allow it
-            open_nodes.append(path)
-            new = reached(rows, candidate, k)
-            outside = (upper_bounds(rows, candidate) > target) & ~active
-            if new < upper * (1 - SHARE):
-                centre, upper = candidate, new
-            elif outside.any():
-                active |= outside
-            else:
-                return _packed(rows, k, centre, upper, nodes)
-        elif packed:
-            fewest = min((known.sets[number] - kept for number in packed), key=lambda some: (len(some), sorted(some)))
-            row = max(fewest, key=lambda place: (float(np.linalg.norm(rows[place] - centre)), place))
-            open_nodes += [(*path, ~row), (*path, row)]
-        else:
-            return _packed(rows, k, centre, upper, nodes)
     if upper == 0:
-        return TrimmedBall(centre, 0.0, 0.0, None, complete=True, nodes=nodes)
-    return _with_proof(known, leaves, TrimmedBall(centre, upper, 0.0, None, complete=True, nodes=nodes))
+        yield TrimmedBall(centre, 0.0, 0.0, None, complete=True, nodes=0)
+        return
+    distances = upper_bounds(rows, centre)
+    active = _farthest(distances, NEAR + k)
+    first = _farthest(distances, FIRST_EACH * (rows.shape[1] + 1) + 2 * k) & active
+    best, known, nodes = _packed(rows, k, centre, upper), list[_Certificate](), 0
+    yield best
+    wider = [share * best.gap for share in GAPS if share * best.gap > WIDER * epsilon]
+    for gap, most in [(epsilon, min(QUICK, most_nodes)), *((share, most_nodes) for share in [*wider, epsilon])]:
+        if best.complete:
+            return
+        leaves, open_nodes = list[tuple[tuple[int, ...], list[int]]](), [tuple[int, ...]()]
+        while open_nodes:
+            may_stop()
+            if nodes >= most:
+                break
+            nodes += 1
+            if nodes % STEP == 0:
+                yield replace(best, centre=centre, upper=upper, nodes=nodes)
+            path = open_nodes.pop()
+            removed, kept = (_mask(step for step in path if step >= 0), _mask(~step for step in path if step < 0))
+            left = k - removed.bit_count()
+            target = upper * (1.0 - gap) * (1.0 + SHARE)
+            packed, used, ended = _pack(known, target, removed, kept, left)
+            candidate = None
+            while not ended:
+                found = _certificate(rows, removed | used, (first, active), target)
+                if found is None:
+                    break
+                certificate, at = found
+                if certificate.value < target:
+                    candidate = at if not packed else None
+                    break
+                known.append(certificate)
+                residual = certificate.mask & ~kept
+                packed, used = [*packed, len(known) - 1] if residual else [len(known) - 1], used | residual
+                ended = not residual or len(packed) > left
+            if ended:
+                leaves.append((path, packed))
+            elif candidate is not None:  # a better ball, if rows that were not looked at allow it
+                open_nodes.append(path)
+                better, _ = concentrate(rows, k, candidate)
+                new = reached(rows, better, k)
+                outside = (upper_bounds(rows, candidate) > target) & ~active
+                if new < upper * (1 - SHARE):
+                    centre, upper = better, new
+                elif outside.any():
+                    active |= outside
+                else:
+                    yield replace(best, centre=centre, upper=upper, nodes=nodes)
+                    return
+            elif packed:
+                fewest = min(
+                    (known[number].mask & ~kept for number in packed), key=lambda mask: (mask.bit_count(), mask)
+                )
+                row = max(_places(fewest), key=lambda place: (float(distances[place]), place))
+                open_nodes += [(*path, ~row), (*path, row)]
+            else:
+                yield replace(best, centre=centre, upper=upper, nodes=nodes)
+                return
+        best = replace(best, centre=centre, upper=upper, nodes=nodes)
+        if not open_nodes:
+            best = _with_proof(known, leaves, replace(best, complete=gap == epsilon))
+        yield best
 
 
-def _pack(known: _Certificates, removed: set[int], kept: set[int], left: int) -> tuple[list[int], list[int]]:
-    """Numbers of known certificates that end a node, or none; and of some that share no row that is not kept."""
-    valid = [(rows - kept, number) for number, rows in enumerate(known.sets) if not rows & removed]
-    valid.sort(key=lambda pair: (len(pair[0]), pair[1]))
-    if valid and not valid[0][0]:
-        return [valid[0][1]], []
-    used, packed = set[int](), list[int]()
-    for rows, number in valid:
+def _farthest(distances: Array, count: int) -> NDArray[np.bool_]:
+    """Mask (n,) of the rows with the largest distances."""
+    found = np.zeros(len(distances), bool)
+    found[np.argsort(-distances, kind="stable")[:count]] = True
+    return found
+
+
+def _mask(places: Iterable[int]) -> int:
+    found = 0
+    for place in places:
+        found |= 1 << place
+    return found
+
+
+def _places(mask: int) -> Iterator[int]:
+    while mask:
+        lowest = mask & -mask
+        yield lowest.bit_length() - 1
+        mask ^= lowest
+
+
+def _certificate(
+    rows: Array, without: int, tiers: Sequence[NDArray[np.bool_]], target: float
+) -> tuple[_Certificate, Array] | None:
+    """Weights of rows but those of a mask, of the first tier that proves the target, or of the last; and their centre.
+
+    None: no row is left.
+    """
+    found = None
+    for tier in tiers:
+        free = tier.copy()
+        free[list(_places(without))] = False
+        places = np.flatnonzero(free)
+        if not len(places):
+            continue
+        weights = smallest_ball(rows[places], enough=target * (1.0 + 2 * SHARE))
+        some, at = np.flatnonzero(weights), weights @ rows[places]
+        value = lower_bound(rows[places[some]], weights[some], at)
+        found = _Certificate(places[some], weights[some], value, _mask(places[some].tolist())), at
+        if value >= target:
+            break
+    return found
+
+
+def _pack(
+    known: Sequence[_Certificate], target: float, removed: int, kept: int, left: int
+) -> tuple[list[int], int, bool]:
+    """Numbers of known certificates that share no row that is not kept, shortest first, and the rows that they use.
+
+    True: they end a node, as one of kept rows alone does, or more than ``left``.
+    """
+    valid = [
+        ((one.mask & ~kept).bit_count(), number)
+        for number, one in enumerate(known)
+        if not one.mask & removed and one.value >= target
+    ]
+    valid.sort()
+    used, packed = 0, list[int]()
+    for size, number in valid:
+        if not size:
+            return [number], 0, True
+        rows = known[number].mask & ~kept
         if not rows & used:
             used |= rows
             packed.append(number)
             if len(packed) > left:
-                return packed, []
-    return [], packed
+                return packed, used, True
+    return packed, used, False
 
 
-def _packed(rows: Array, k: int, centre: Array, upper: float, nodes: int) -> TrimmedBall:
+def _packed(rows: Array, k: int, centre: Array, upper: float) -> TrimmedBall:
     """A weaker bound without a search: of k + 1 certificates without a common row, the one that proves least."""
-    known, left = _Certificates([], [], [], []), np.arange(len(rows))
-    while len(known.sets) <= k and len(left):
+    known, used = list[_Certificate](), 0
+    every = np.ones(len(rows), bool)
+    while len(known) <= k:
         may_stop()
-        found = smallest_ball(rows[left])
-        some = np.flatnonzero(found)
-        known.sets.append(frozenset(left[some].tolist()))
-        known.rows.append(left[some])
-        known.weights.append(found[some])
-        known.values.append(lower_bound(rows[left[some]], found[some], found @ rows[left]))
-        left = np.delete(left, some)
-    ball = TrimmedBall(centre, upper, 0.0, None, complete=False, nodes=nodes)
-    if len(known.sets) <= k:
-        return ball
+        found = _certificate(rows, used, [every], np.inf)
+        if found is None:
+            return TrimmedBall(centre, upper, 0.0, None, complete=False, nodes=0)
+        known.append(found[0])
+        used |= found[0].mask
+    ball = TrimmedBall(centre, upper, 0.0, None, complete=False, nodes=0)
     return _with_proof(known, [((), list(range(k + 1)))], ball)
 
 
 def _with_proof(
-    known: _Certificates, leaves: list[tuple[tuple[int, ...], list[int]]], ball: TrimmedBall
+    known: Sequence[_Certificate], leaves: Sequence[tuple[tuple[int, ...], list[int]]], ball: TrimmedBall
 ) -> TrimmedBall:
     """The ball with the certificates that leaves rest on, and the bound that they prove."""
     used = sorted({number for _, numbers in leaves for number in numbers})
     place = {number: new for new, number in enumerate(used)}
     proof = Proof(
-        rows=Ragged.from_lists(known.rows[number] for number in used),
-        weights=Ragged.from_lists((known.weights[number] for number in used), np.float64),
+        rows=Ragged.from_lists(known[number].rows for number in used),
+        weights=Ragged.from_lists((known[number].weights for number in used), np.float64),
         paths=Ragged.from_lists(path for path, _ in leaves),
         numbers=Ragged.from_lists([place[number] for number in numbers] for _, numbers in leaves),
     )
-    return replace(ball, proof=proof, lower=min(known.values[number] for number in used))
+    return replace(ball, proof=proof, lower=min(known[number].value for number in used))

@@ -13,6 +13,7 @@ from scipy.optimize import minimize
 
 from coremargin.data.arrays import ArraySource
 from coremargin.engine.plan import plan_blocks
+from coremargin.maths import trimmed_ball
 from coremargin.maths.enclosing_ball import (
     fast_distances,
     lower_bound,
@@ -22,7 +23,7 @@ from coremargin.maths.enclosing_ball import (
 )
 from coremargin.maths.rows import dense
 from coremargin.maths.trimmed_ball import search_trimmed
-from coremargin.problems.ball.enclosing_ball import BallState, EnclosingBall
+from coremargin.problems.ball.enclosing_ball import BallState, BallWithOutliers, EnclosingBall
 
 
 def radius_by_subsets(rows: np.ndarray) -> float:
@@ -139,6 +140,10 @@ def states_of(problem: EnclosingBall, limit: int = 30) -> tuple[list[BallState],
     states, chunks = [problem.start()], 0
     while not problem.done(states[-1]):
         assert len(states) <= limit
+        if isinstance(problem, BallWithOutliers):
+            states += [problem.restore(state.to_arrays()) for state in problem.work(states[-1], None)]
+            if problem.done(states[-1]):
+                break
         probe = problem.probe(states[-1])
         summary = probe.empty()
         for block in plan_blocks(problem.source, skip=problem.skip(states[-1])):
@@ -253,12 +258,12 @@ def test_no_other_rows_are_better_to_leave_out(seed: int) -> None:
     rows = np.round(2 * rows) if seed % 4 == 0 else rows
     k = int(rng.integers(1, 4))
     best = least_without(rows, k)
-    found = search_trimmed(rows, k, 1e-9, rows.mean(axis=0))
+    *_, found = search_trimmed(rows, k, 1e-9, rows.mean(axis=0))
     assert found.complete
     assert found.upper == pytest.approx(best, rel=1e-9, abs=1e-12)
     assert (1 - 1e-9) * found.upper <= found.lower <= best
     source = ArraySource(rows, None, chunk_rows=2)
-    last = states_of(EnclosingBall(source, 1e-9, outliers=k, sample_bytes=40))[0][-1]
+    last = states_of(BallWithOutliers(source, 1e-9, outliers=k, sample_bytes=40))[0][-1]
     assert last.status == "certified"
     assert last.upper == pytest.approx(best, rel=1e-9, abs=1e-12)
 
@@ -266,10 +271,46 @@ def test_no_other_rows_are_better_to_leave_out(seed: int) -> None:
 def test_a_search_that_gives_up_has_a_bound() -> None:
     """Of certificates without a common row."""
     rows = np.random.default_rng(0).standard_normal((200, 4))
-    found = search_trimmed(rows, 5, 1e-9, rows.mean(axis=0), most_nodes=1)
+    *_, found = search_trimmed(rows, 5, 1e-9, rows.mean(axis=0), most_nodes=1)
     assert not found.complete
     assert found.proof is not None
-    assert 0 < found.lower < search_trimmed(rows, 5, 1e-9, rows.mean(axis=0)).upper
+    *_, last = search_trimmed(rows, 5, 1e-9, rows.mean(axis=0))
+    assert 0 < found.lower < last.upper
+
+
+def test_a_search_proves_better_bounds_on_its_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a quick search it is made for wider gaps first; where it goes does not change what it finds."""
+    rows = np.random.default_rng(0).standard_normal((300, 8))
+    *_, quick = search_trimmed(rows, 6, 1e-6, rows.mean(axis=0))
+    monkeypatch.setattr(trimmed_ball, "QUICK", 10)
+    monkeypatch.setattr(trimmed_ball, "STEP", 20)
+    balls = list(search_trimmed(rows, 6, 1e-6, rows.mean(axis=0)))
+    lower = [ball.lower for ball in balls]
+    assert lower == sorted(lower)
+    assert len(set(lower)) >= 4
+    assert [ball.complete for ball in balls] == [False] * (len(balls) - 1) + [True]
+    assert quick.complete
+    for ball in balls:
+        assert ball.lower <= quick.upper <= ball.upper * (1 + 1e-12)
+    assert balls[-1].upper == pytest.approx(quick.upper, rel=1e-6)
+
+
+def test_a_search_that_is_resumed_ends_with_the_same_ball(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From any of its states; the bounds only become better, and a forecast is made."""
+    monkeypatch.setattr(trimmed_ball, "QUICK", 10)
+    monkeypatch.setattr(trimmed_ball, "STEP", 20)
+    rows = rows_like("normal", 500, 8)
+    problem = BallWithOutliers(ArraySource(rows, None, chunk_rows=50), 1e-6, outliers=5, sample_bytes=8000)
+    states = states_of(problem, 1000)[0]
+    last, searching = states[-1], [state for state in states if len(state.trace)]
+    assert len(searching) > 10
+    assert any("gap_later" in problem.round_of(state).figures for state in searching)
+    assert all(a.lower <= b.lower and a.upper >= b.upper for a, b in itertools.pairwise(searching))
+    for state in [state for state in searching if state.round == last.round][:-1:2]:
+        *_, resumed = problem.work(problem.restore(state.to_arrays()), None)
+        ours, theirs = last.to_arrays(), resumed.to_arrays()
+        assert ours.keys() == theirs.keys()
+        assert all(np.array_equal(ours[name], theirs[name]) for name in ours if name not in ("trace", "moves"))
 
 
 @pytest.mark.parametrize("planted", [0, 12])
@@ -277,7 +318,7 @@ def test_outliers_take_about_as_many_reads(planted: int) -> None:
     """And those that were planted are found."""
     rows = rows_like("normal", 40_000, 10)
     rows[:planted] *= 5
-    problem = EnclosingBall(
+    problem = BallWithOutliers(
         ArraySource(rows, None, chunk_rows=200), 1e-3, outliers=max(planted, 3), sample_bytes=rows.nbytes // 25
     )
     states, reads = states_of(problem)

@@ -19,7 +19,8 @@ from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.maths import published_bounds as bounds
 from coremargin.problems.common.balls import enclosing_radius
-from coremargin.problems.hard.generalization import CONFIDENCE, read_generalization
+from coremargin.problems.fleet.report import page_of as fleet_page_of
+from coremargin.problems.hard.generalization import CONFIDENCE, read_fleet_generalization, read_generalization
 from coremargin.problems.hard.report import page_of
 
 if TYPE_CHECKING:
@@ -178,3 +179,91 @@ def test_show_and_report_have_the_bounds(
         (folder / "run.json").write_text(json.dumps(run | {"generalization": damaged}))
         assert "new rows" not in run_cli("show", folder).stdout
         assert 'id="new-rows"' not in page_of(folder, "m.model")
+
+
+def of_three_classes(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of three classes, each of which a hyperplane separates from the rest."""
+    X = rng.normal(size=(20 * n, D))
+    scores = X[:, :3] @ np.array([[1.0, -0.5, -0.5], [-0.5, 1.0, -0.5], [-0.5, -0.5, 1.0]])
+    offsets = scores - 0.6
+    clear = (np.abs(offsets).min(axis=1) > 0.1) & ((offsets > 0).sum(axis=1) == 1)
+    return X[clear][:n], offsets[clear][:n].argmax(axis=1)
+
+
+def test_models_of_several_classes_have_bounds_that_hold_at_once(
+    tmp_path: Path, rng: np.random.Generator, run_cli: Callable[..., Result]
+) -> None:
+    """Each at a third of the error probability; where all are right so is the class: the sums bound its error."""
+    X, y = of_three_classes(rng, 900)
+    model, run = trained(tmp_path, X, y, classes="ovr")
+    found = read_fleet_generalization(run)
+    assert found is not None
+    new, labels = of_three_classes(rng, 20_000)
+    wrong = (model.predict(new) != labels).mean()
+    joint = found.joint[0]
+    assert joint.compression is not None
+    assert joint.compression == sum(one.bounds.compression or 0.0 for one in found.models)
+    assert wrong <= joint.compression < 1
+    assert (joint.classes, joint.gamma, len(found.models), found.confidence) == (3, None, 3, CONFIDENCE)
+    for one, name in zip(found.models, model.members, strict=True):
+        own, certificate = one.bounds, model.members[name].certificate
+        assert one.name == name
+        assert own.confidence == pytest.approx(1 - (1 - CONFIDENCE) / 3, rel=1e-15)
+        assert own.compression == bounds.compression(900, own.deciding_rows, 1 - own.confidence)
+        assert own.guaranteed_risk == bounds.guaranteed_risk(900, own.dimension, 1 - own.confidence)
+        assert (own.margin, own.coreset_rows) == (certificate.lower, certificate.coreset_rows)
+        assert own.radius == enclosing_radius(Store.open(tmp_path / "s.zarr"))
+        right = model.members[name].predict(new) == (labels == int(name[-1]))
+        assert (~right).mean() <= own.compression
+    folder = tmp_path / "m.model"
+    text, page = run_cli("show", folder).stdout, fleet_page_of(folder, "m.model")
+    assert "for all 3 models at once" in text
+    assert "wrong, the sum over the models by compression" in text
+    assert "is twice the margin here" in text
+    assert "The bounds of a column hold for all 3 models at once" in page
+    (folder / "run.json").write_text(json.dumps(run | {"generalization": {"models": "<b>"}}))
+    assert "new rows" not in run_cli("show", folder).stdout
+    assert 'id="new-rows"' not in fleet_page_of(folder, "m.model")
+
+
+def test_models_without_held_out_rows_alone_have_bounds(tmp_path: Path, rng: np.random.Generator) -> None:
+    """Of two classes with folds it is the one of all rows, as if it were trained alone; with a loss none has."""
+    X, y = drawn(rng, 300)
+    _, alone = trained(tmp_path, X, y)
+    _, run = trained(tmp_path, X, y, folds=2)
+    found, single = read_fleet_generalization(run), read_generalization(alone)
+    assert found is not None
+    assert single is not None
+    assert (len(found.models), found.joint) == (1, [])
+    assert found.models[0].bounds.compression == single.compression
+    assert found.models[0].bounds.confidence == pytest.approx(CONFIDENCE, rel=1e-15)
+    _, run = trained(tmp_path, X, y, folds=2, loss="hinge")
+    assert "generalization" not in run
+
+
+def test_one_class_that_overlaps_leaves_no_bound_for_all_classes(tmp_path: Path, rng: np.random.Generator) -> None:
+    """The others keep theirs; what the class of a new row is, is not bounded."""
+    X, y = of_three_classes(rng, 300)
+    first = int(np.flatnonzero(y == 0)[0])
+    X, y = np.concatenate([X, X[[first]]]), np.append(y, 1)
+    _, run = trained(tmp_path, X, y, classes="ovr")
+    found = read_fleet_generalization(run)
+    assert found is not None
+    assert [one.name for one in found.models] == ["class-2"]
+    assert found.joint == []
+
+
+def test_the_bounds_of_several_maps_hold_at_once(tmp_path: Path, rng: np.random.Generator) -> None:
+    """With two gammas and three classes six models; of maps neither compression nor VC dimension bound an error."""
+    X, y = of_three_classes(rng, 300)
+    options = {"classes": "ovr", "map": "fourier", "components": 200, "gamma": [0.01, 0.02]}
+    _, run = trained(tmp_path, X, y, **options)
+    found = read_fleet_generalization(run)
+    assert found is not None
+    assert len(found.models) == 6
+    assert found.models[0].bounds.confidence == pytest.approx(1 - (1 - CONFIDENCE) / 6, rel=1e-15)
+    assert [(one.gamma, one.compression, one.guaranteed_risk_all) for one in found.joint] == [
+        (0.01, None, None),
+        (0.02, None, None),
+    ]
+    assert len({one.bounds.margin for one in found.models}) == 6

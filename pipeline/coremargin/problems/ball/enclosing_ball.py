@@ -13,17 +13,17 @@ The algorithm, in the order of this file:
     that ingest has written down. If that proves the last centre, one read was enough; chunks whose ball fits are not
     read at all.
 4.  *Scans.* Otherwise the chunks whose bounds prove too little are read again, until the bounds meet.
-5.  *Outliers.* If k rows may be left out, the radius is the (k + 1)-th largest distance, and the centre that of the
+5.  *Warm start.* With the working set and the block bounds of an earlier commit, only new rows are read, and what they
+    leave unproven.
+6.  *Outliers.* If k rows may be left out, the radius is the (k + 1)-th largest distance, and the centre that of the
     working set without the k rows that are farthest from it. Once all other chunks are proven to be inside, a search
     over the working set proves that no other k rows do better, or finds them (maths/trimmed_ball.py).
-6.  *Warm start.* With the working set and the block bounds of an earlier commit, only new rows are read, and what they
-    leave unproven.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -36,8 +36,9 @@ from coremargin.errors import UsageError
 from coremargin.formats.outliers import outlier_counts
 from coremargin.maths.enclosing_ball import lower_bound, solve_rows, upper_bounds
 from coremargin.maths.margin import Array, is_certified
+from coremargin.maths.outliers.forecast import forecast_gap
 from coremargin.maths.rows import dense, take
-from coremargin.maths.trimmed_ball import NEAR, Proof, concentrate, search_trimmed
+from coremargin.maths.trimmed_ball import NEAR, Proof, TrimmedBall, concentrate, search_trimmed
 from coremargin.problems.ball.block_bounds import BlockBounds
 from coremargin.problems.ball.probe import DistanceProbe, DistanceSummary
 from coremargin.problems.common.balls import SLAB_BYTES
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
     from coremargin.data.difference import Difference
     from coremargin.engine.allowance import Allowance
 
-STATUSES = ("running", "certified", "stalled")
+STATUSES = ("running", "certified", "stalled", "unfinished")
 #: A store of at most so many bytes is read at once; of larger ones some chunks may not have to be read at all.
 SMALL_BYTES = 4 << 20
 #: How many times as large as the stage before a stage is: small, for solves are cheap.
@@ -83,7 +84,8 @@ class BallState:
     ``lower``; with outliers the rows that ``proof`` names. moves (2,): how far the centre moved in the last two stages;
     drift: how far any centre so far was from the reference of the block bounds. histogram (bins,): of the distances
     from 0 to ``high``, each at the centre of the stage that read the row.
-    stage: how many of the ``stages`` of the first read are done; in_stages: there was more than one.
+    stage: how many of the ``stages`` of the first read are done; in_stages: there was more than one. trace (t, 3): the
+    nodes of a search for outliers, and the bounds by then. The status "unfinished" is that of a search that gave up.
     """
 
     round: int
@@ -107,6 +109,7 @@ class BallState:
     warm_started: bool = False
     new_rows: int = 0
     sample_bytes: int = 0
+    trace: Array = field(default_factory=lambda: np.zeros((0, 3)))
 
     @property
     def reading(self) -> bool:
@@ -131,13 +134,12 @@ class BallState:
 class EnclosingBall(BaseProblem[BallState, DistanceSummary]):
     """The smallest ball around all rows of weight above 0.
 
-    epsilon in (0, 1). only: the label of the rows that count; None: all do. outliers: so many rows may be left out, as
-    ``outlier_counts`` reads it; None: none. working_set_bytes: memory for the working set.
+    epsilon in (0, 1). only: the label of the rows that count; None: all do. working_set_bytes: memory for the working
+    set.
     """
 
     epsilon: float
     only: Any = None
-    outliers: int | str | None = None
     working_set_bytes: int = 256 << 20
     sample_share: float = SAMPLE_SHARE
     sample_bytes: int = SAMPLE_BYTES
@@ -145,18 +147,11 @@ class EnclosingBall(BaseProblem[BallState, DistanceSummary]):
     def check(self) -> None:
         """Refuse a store without rows that count. Raises StoreError, LabelError, UsageError."""
         self.enclosed.check()
-        if self.left_out and self.enclosed.count <= self.left_out:
-            raise UsageError(f"outliers: expected fewer than the {self.enclosed.count:,} rows, found {self.outliers!r}")
 
     @cached_property
     def enclosed(self) -> EnclosedRows:
         """The rows that count."""
         return EnclosedRows(self.source, self.only)
-
-    @cached_property
-    def left_out(self) -> int:
-        """How many rows may be left out."""
-        return 0 if self.outliers is None else outlier_counts(self.outliers, lambda: self.enclosed.count)[0]
 
     # Sizes
 
@@ -286,8 +281,8 @@ class EnclosingBall(BaseProblem[BallState, DistanceSummary]):
         return self.stages.chunks(state.stage + 1) if in_first_read else super().ahead(state)
 
     def _enough(self, state: BallState) -> float:
-        """The largest upper bound that the lower one certifies; with outliers, where that comes last, the radius."""
-        return state.radius if self.left_out else float(np.nextafter(state.lower / (1.0 - self.epsilon), 0.0))
+        """The largest upper bound that the lower one certifies."""
+        return float(np.nextafter(state.lower / (1.0 - self.epsilon), 0.0))
 
     # Updates
 
@@ -315,8 +310,12 @@ class EnclosingBall(BaseProblem[BallState, DistanceSummary]):
         else:
             state = replace(state, moves=np.array([state.moves[1], 0.0]))
         state = self._certify(self._with_room(state))
-        stalled = state.status == "running" and not was_reading and not state.new_rows
-        return replace(state, status="stalled") if stalled else state
+        waits = state.status == "running" and not was_reading and not state.new_rows
+        return replace(state, status="stalled") if waits and not self._searches(state) else state
+
+    def _searches(self, state: BallState) -> bool:
+        """Whether there is something to do before the next scan."""
+        return False
 
     def _first_solution(self, state: BallState, summary: DistanceSummary) -> BallState:
         """Solve the rows of the first stage; the move of the centre from that of half of them is the first forecast."""
@@ -342,8 +341,6 @@ class EnclosingBall(BaseProblem[BallState, DistanceSummary]):
     def _solve(self, state: BallState) -> BallState:
         """The centre of the smallest ball around the working set, and the lower bound that its weights prove."""
         working_set = state.working_set
-        if self.left_out:
-            return self._solve_trimmed(state)
         found = solve_rows(
             working_set.rows,
             working_set.weights if working_set.weights.any() else None,
@@ -383,83 +380,13 @@ class EnclosingBall(BaseProblem[BallState, DistanceSummary]):
 
     def _certify(self, state: BallState) -> BallState:
         """The state with the upper bound of the newest centre: of the working set, and of the chunks of all others."""
-        if self.left_out:
-            return self._certify_trimmed(state)
         chunks = state.block_bounds.screen(self.source, state.centre, self._enough(state))
         upper = max(float(chunks.max()), float(self._distances(state).max()))
         if upper < state.upper:
             state = replace(state, upper=upper, best=state.centre)
         return replace(state, status="certified") if proves(state.lower, state.upper, self.epsilon) else state
 
-    # Outliers
-
-    def _far_places(self, state: BallState) -> NDArray[np.intp]:
-        """Places of the rows of the working set that are farthest from the centre, increasing: those to search."""
-        k, d = self.left_out, self.source.features
-        most = max(LEAST_FAR + k, min(NEAR + k, FAR_NUMBERS // d))
-        return np.sort(np.argsort(-self._distances(state), kind="stable")[:most])
-
-    def _solve_trimmed(self, state: BallState) -> BallState:
-        """The centre of the ball around the working set but the k rows that it leaves out."""
-        working_set, far = state.working_set, self._far_places(state)
-        if len(working_set) <= self.left_out:
-            return replace(state, radius=0.0)
-        centre, weights = concentrate(dense(take(working_set.rows, far)), self.left_out, state.centre)
-        every = np.zeros(len(working_set))
-        every[far] = weights
-        state = replace(state, working_set=working_set.weighted(every))
-        return self._moved(replace(state, radius=self._reached(state, centre)), centre)
-
-    def _reached(self, state: BallState, centre: Array) -> float:
-        """The (k + 1)-th largest distance of the working set from a centre, rounded up."""
-        distances = upper_bounds(state.working_set.rows, centre)
-        return float(-np.sort(-distances)[self.left_out]) if len(distances) > self.left_out else 0.0
-
-    def _certify_trimmed(self, state: BallState) -> BallState:
-        """After the first read, once all other chunks are inside: the best ball of the working set, and its proof."""
-        state, inside = self._with_upper_bound(state)
-        if state.reading or not inside or len(state.working_set) <= self.left_out:
-            return state
-        far = self._far_places(state)
-        while True:
-            rows = dense(take(state.working_set.rows, far))
-            found = search_trimmed(rows, self.left_out, self.epsilon, state.centre)
-            radius = self._reached(state, found.centre)
-            if radius <= found.upper * (1.0 + TOLERANCE):
-                break
-            # Rows that were not searched lie outside.
-            outside = np.flatnonzero(upper_bounds(state.working_set.rows, found.centre) > found.upper)
-            far = np.union1d(far, outside)
-        if radius < state.radius:
-            state, inside = self._with_upper_bound(self._moved(replace(state, radius=radius), found.centre))
-            if not inside:
-                return state
-        if found.proof is not None:
-            named, proof = found.proof.about(far)
-            support = state.working_set.take(named)
-            support = support.weighted(np.zeros(len(support)))
-            state = replace(state, lower=found.lower, support=support, proof=proof)
-        ended = proves(state.lower, state.upper, self.epsilon)
-        return replace(state, status="certified" if ended else "stalled")
-
-    def _with_upper_bound(self, state: BallState) -> tuple[BallState, bool]:
-        """The state with the upper bound of its centre, and whether all chunks but the working set are inside."""
-        beyond = float(state.block_bounds.screen(self.source, state.centre, state.radius).max())
-        if max(beyond, state.radius) < state.upper:
-            state = replace(state, upper=max(beyond, state.radius), best=state.centre)
-        return state, beyond <= state.radius
-
     # Results
-
-    def outlier_ids(self, state: BallState) -> NDArray[np.int64]:
-        """Ids of the rows outside of the best ball, increasing: those of the working set, if all others are inside.
-
-        Before the first scan, or if that is no better, all rows are inside by ingest's bounds, which round less.
-        """
-        outside = upper_bounds(state.working_set.rows, state.best) > state.upper
-        if np.count_nonzero(outside) > self.left_out:
-            outside[:] = False
-        return np.sort(state.working_set.ids[outside])
 
     def round_of(self, state: BallState) -> Round:
         """The report of a round."""
@@ -472,8 +399,13 @@ class EnclosingBall(BaseProblem[BallState, DistanceSummary]):
             working_set_rows=len(state.working_set),
             coreset_rows=len(state.support),
             new_rows=state.new_rows,
+            more=self._describe_search(state),
             **scan_position(state.round, state.stage, state.stages, going_on=going_on),
         )
+
+    def _describe_search(self, state: BallState) -> dict[str, Any]:
+        """Further entries of a round."""
+        return {}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> BallState:
         """A state from a checkpoint."""
@@ -500,8 +432,6 @@ class EnclosingBall(BaseProblem[BallState, DistanceSummary]):
 
     def warm_start(self, arrays: Mapping[str, Any], difference: Difference) -> BallState:
         """See ``WarmStarts``."""
-        if self.left_out:
-            raise CannotWarmStart("with outliers the search starts from scratch")
         check_scale(self.source)
         old = BallState.from_arrays(arrays)
         removed, entering = self.enclosed.changes(difference)
@@ -532,6 +462,132 @@ class EnclosingBall(BaseProblem[BallState, DistanceSummary]):
             state = replace(state, working_set=working_set.weighted(weights), lower=0.0, radius=0.0, support=nothing)
             state = self._solve(state)
         return self._certify(state)
+
+
+# Outliers
+
+
+@dataclass(frozen=True)
+class BallWithOutliers(EnclosingBall):
+    """The smallest ball around all rows but some: ``outliers`` is their number, as ``outlier_counts`` reads it."""
+
+    outliers: int | str = 0
+
+    def check(self) -> None:
+        """Refuse a store without enough rows that count. Raises StoreError, LabelError, UsageError."""
+        super().check()
+        if self.enclosed.count <= self.left_out:
+            raise UsageError(f"outliers: expected fewer than the {self.enclosed.count:,} rows, found {self.outliers!r}")
+
+    @cached_property
+    def left_out(self) -> int:
+        """How many rows may be left out."""
+        return outlier_counts(self.outliers, lambda: self.enclosed.count)[0]
+
+    def outlier_ids(self, state: BallState) -> NDArray[np.int64]:
+        """Ids of the rows outside of the best ball, increasing: those of the working set, if all others are inside.
+
+        Before the first scan, or if that is no better, all rows are inside by ingest's bounds, which round less.
+        """
+        outside = upper_bounds(state.working_set.rows, state.best) > state.upper
+        if np.count_nonzero(outside) > self.left_out:
+            outside[:] = False
+        return np.sort(state.working_set.ids[outside])
+
+    def warm_start(self, arrays: Mapping[str, Any], difference: Difference) -> BallState:
+        """Always refused."""
+        raise CannotWarmStart("with outliers the search starts from scratch")
+
+    def _enough(self, state: BallState) -> float:
+        """The radius: the lower bound comes last."""
+        return state.radius
+
+    def _far_places(self, state: BallState) -> NDArray[np.intp]:
+        """Places of the rows of the working set that are farthest from the centre, increasing: those to search."""
+        k, d = self.left_out, self.source.features
+        most = max(LEAST_FAR + k, min(NEAR + k, FAR_NUMBERS // d))
+        return np.sort(np.argsort(-self._distances(state), kind="stable")[:most])
+
+    def _solve(self, state: BallState) -> BallState:
+        """The centre of the ball around the working set but the k rows that it leaves out."""
+        working_set, far = state.working_set, self._far_places(state)
+        if len(working_set) <= self.left_out:
+            return replace(state, radius=0.0)
+        centre, weights = concentrate(dense(take(working_set.rows, far)), self.left_out, state.centre)
+        every = np.zeros(len(working_set))
+        every[far] = weights
+        state = replace(state, working_set=working_set.weighted(every))
+        return self._moved(replace(state, radius=self._reached(state, centre)), centre)
+
+    def _reached(self, state: BallState, centre: Array) -> float:
+        """The (k + 1)-th largest distance of the working set from a centre, rounded up."""
+        distances = upper_bounds(state.working_set.rows, centre)
+        return float(-np.sort(-distances)[self.left_out]) if len(distances) > self.left_out else 0.0
+
+    def _certify(self, state: BallState) -> BallState:
+        """The state with the upper bound of its centre; the lower one is found by the search."""
+        return self._with_upper_bound(state)[0]
+
+    def _with_upper_bound(self, state: BallState) -> tuple[BallState, bool]:
+        """The state with the upper bound of its centre, and whether all chunks but the working set are inside."""
+        beyond = float(state.block_bounds.screen(self.source, state.centre, state.radius).max())
+        if max(beyond, state.radius) < state.upper:
+            state = replace(state, upper=max(beyond, state.radius), best=state.centre)
+        return state, beyond <= state.radius
+
+    def _searches(self, state: BallState) -> bool:
+        """Whether all rows that may be left out are in the working set."""
+        enough = state.status == "running" and not state.reading and len(state.working_set) > self.left_out
+        return enough and self._with_upper_bound(state)[1]
+
+    def work(self, state: BallState, run: object) -> Iterator[BallState]:
+        """Search the best ball of the working set, once all other rows are inside: its proof, or another centre.
+
+        Until it is done, centre and working set stay the same: a resumed run searches from scratch, for the same ball.
+        """
+        if not self._searches(state):
+            return
+        far = self._far_places(state)
+        state = replace(state, trace=np.zeros((0, 3)))
+        while True:
+            rows = dense(take(state.working_set.rows, far))
+            for found in search_trimmed(rows, self.left_out, self.epsilon, state.centre):
+                state = self._with_search(state, found, far)
+                yield state
+            outside = upper_bounds(state.working_set.rows, found.centre) > found.upper * (1.0 + TOLERANCE)
+            not_searched = np.setdiff1d(np.flatnonzero(outside), far)
+            if not len(not_searched):
+                break
+            far = np.union1d(far, not_searched)
+        radius = self._reached(state, found.centre)
+        inside = True
+        if radius < state.radius:
+            state, inside = self._with_upper_bound(self._moved(replace(state, radius=radius), found.centre))
+        if inside:
+            ended = proves(state.lower, state.upper, self.epsilon)
+            state = replace(state, status="certified" if ended else "stalled" if found.complete else "unfinished")
+        yield state
+
+    def _with_search(self, state: BallState, found: TrimmedBall, far: NDArray[np.intp]) -> BallState:
+        """The state with the bounds that a search of the rows at ``far`` (m,) has come to."""
+        radius = self._reached(state, found.centre)
+        if radius < state.upper:
+            after, _ = self._with_upper_bound(replace(state, centre=found.centre, radius=radius))
+            state = replace(state, upper=after.upper, best=after.best)
+        if found.proof is not None and found.lower > state.lower:
+            named, proof = found.proof.about(far)
+            support = state.working_set.take(named)
+            support = support.weighted(np.zeros(len(support)))
+            state = replace(state, lower=found.lower, support=support, proof=proof)
+        return replace(state, trace=np.vstack([state.trace, [found.nodes, state.lower, state.upper]]))
+
+    def _describe_search(self, state: BallState) -> dict[str, Any]:
+        """The nodes of the search, and the gap that is expected after ten times as many."""
+        if not len(state.trace):
+            return {}
+        nodes = int(state.trace[-1, 0])
+        forecast = forecast_gap([(int(at), lower, upper) for at, lower, upper in state.trace.tolist()], nodes)
+        return {"nodes": nodes} | ({} if forecast is None else {"gap_later": forecast.later})
 
 
 def proves(lower: float, upper: float, epsilon: float) -> bool:

@@ -34,6 +34,11 @@ Only = Annotated[
 ]
 
 
+_UNFINISHED = (
+    "the search for the best rows to exclude took too many nodes; a larger epsilon, or fewer outliers, needs fewer"
+)
+
+
 class BallJob(TrainJob, frozen=True, kw_only=True):
     """The smallest ball around all rows, labelled or not, or around the rows of one class.
 
@@ -117,22 +122,24 @@ class BallKind(OneModel[BallJob, "EnclosingBall", "BallModel"]):
 
     def problem(self, job: BallJob, source: Source) -> EnclosingBall:
         """The problem on these rows."""
-        from coremargin.problems.ball.enclosing_ball import EnclosingBall
+        from coremargin.problems.ball.enclosing_ball import BallWithOutliers, EnclosingBall
 
-        return EnclosingBall(source, job.epsilon, job.only, job.outliers, job.memory_bytes, job.sample)
+        if job.outliers in (None, 0):
+            return EnclosingBall(source, job.epsilon, job.only, job.memory_bytes, job.sample)
+        return BallWithOutliers(source, job.epsilon, job.only, job.memory_bytes, job.sample, outliers=job.outliers)
 
     def model(self, job: BallJob, problem: EnclosingBall, state: BallState) -> BallModel:
         """The model of a state."""
         from coremargin.data.mapped import as_kept
         from coremargin.models.ball import BallModel
+        from coremargin.problems.ball.enclosing_ball import BallWithOutliers
         from coremargin.problems.common.map_rounding import widen_margin_bounds
         from coremargin.problems.common.model import record_of, transform_arrays
-        from coremargin.problems.common.result import STOPPED
 
         source, support = problem.source, state.support
         found = widen_margin_bounds(
             Bounds(
-                status="stopped" if state.status in STOPPED else state.status,
+                status="stopped" if state.status != "certified" else state.status,
                 reason="",
                 lower=state.lower if len(support) or state.status == "certified" else None,
                 upper=state.upper,
@@ -147,7 +154,8 @@ class BallKind(OneModel[BallJob, "EnclosingBall", "BallModel"]):
             record["certificate"]["ratio"] = 1.0
         numbers = {"centre": state.best, "alpha": support.weights, "coreset_ids": support.ids}
         if job.outliers is not None:
-            numbers["outliers_ids"] = problem.outlier_ids(state)
+            outside = problem.outlier_ids(state) if isinstance(problem, BallWithOutliers) else state.support.ids[:0]
+            numbers["outliers_ids"] = outside
         proof = {} if state.proof is None else state.proof.to_arrays("proof")
         rows = as_kept(source, support.ids, support.rows)
         return BallModel(record, {**numbers, **proof, **transform_arrays(source)}, rows)
@@ -161,8 +169,15 @@ class BallKind(OneModel[BallJob, "EnclosingBall", "BallModel"]):
         from coremargin.problems.common.result import STOPPED
 
         centre = "stages" if state.in_stages else "final"
-        reason = {"reason": STOPPED.get(state.status, state.status)}
+        reason = {"reason": (STOPPED | {"unfinished": _UNFINISHED}).get(state.status, state.status)}
         return reason | describe_distances(problem.enclosed, state, centre)
+
+    def describe_work(self, bounds: str, figures: Mapping[str, Any]) -> str:
+        """The progress of the search for outliers, in one line."""
+        from coremargin.problems.outliers.messages import describe_outlook_briefly
+
+        nodes = f"{figures['nodes']:,} nodes" if "nodes" in figures else "begins"
+        return "; ".join([f"search: {bounds}", nodes, *describe_outlook_briefly(figures), "Ctrl-C stops here"])
 
     def rows_meant(self, model: BallModel) -> str:
         """All rows, or those of a class."""

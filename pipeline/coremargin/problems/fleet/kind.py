@@ -103,15 +103,24 @@ class FleetKind(AnyFleet[FleetJob, "Fleet | GammaFleet"]):
         return fleet_model(job, problem, state)
 
     def facts(self, problem: Fleet | GammaFleet, state: Any) -> dict[str, Any]:
-        """How many members are proven, and why the run ended."""
-        from coremargin.problems.fleet.outcome import describe_end, evaluations_of
+        """How many members are proven, why the run ended, and, of hard margins, bounds on the error on new rows."""
+        from coremargin.problems.fleet.outcome import bounds_of_hard_margins, describe_end, evaluations_of
 
         states = problem.states(state)
         statuses = [status for fleet, own in zip(problem.parts, states, strict=True) for status in fleet.statuses(own)]
         found: dict[str, Any] = {"members": len(statuses), "members_certified": statuses.count("certified")}
         if any(own.as_read for own in states) and all(own.confusion.any() for own in states):
             found["as_read"] = evaluations_of(problem, states)
-        return found | {"reason": describe_end(statuses, evaluated=all(own.evaluated for own in states))}
+        found |= {"reason": describe_end(statuses, evaluated=all(own.evaluated for own in states))}
+        bounds = bounds_of_hard_margins(problem, states)
+        return found if bounds is None else found | {"generalization": bounds}
+
+    def describe_run(self, run: Mapping[str, Any]) -> list[tuple[str, str]]:
+        """Bounds on the error of hard margins on new rows."""
+        from coremargin.problems.hard.generalization import describe_fleet, read_fleet_generalization
+
+        found = read_fleet_generalization(run)
+        return [] if found is None else describe_fleet(found)
 
     def driver_memory(self, outcome: Outcome) -> tuple[str, str]:
         """The rows of all members."""

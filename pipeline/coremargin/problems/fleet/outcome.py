@@ -16,6 +16,8 @@ from coremargin.models.user_kernel import terms_of
 from coremargin.problems.common.messages import describe_maps
 from coremargin.problems.common.model import model_of
 from coremargin.problems.common.result import STOPPED
+from coremargin.problems.hard.generalization import fleet_generalization
+from coremargin.problems.hard.hard_margin import HardMargin
 from coremargin.report.text import count, explain_coreset, facts, listed, table
 from coremargin.version import version
 
@@ -124,6 +126,25 @@ def evaluations_of(problem: Fleet | GammaFleet, states: Sequence[FleetState]) ->
         for (fold, cost), counts in zip(fleet.plan.ensembles, state.confusion, strict=True)
     ]
     return sorted(found, key=lambda entry: -1 if entry["fold"] is None else int(entry["fold"]))
+
+
+def bounds_of_hard_margins(problem: Fleet | GammaFleet, states: Sequence[FleetState]) -> dict[str, Any] | None:
+    """Bounds on the error on new rows of the members that have no loss and are trained on all rows, if there are any.
+
+    Of those with a fold held out, the accuracy on its rows says more.
+    """
+    first = problem.parts[0].plan.members[0]
+    if not isinstance(first.problem, HardMargin):
+        return None
+    fleets = []
+    for fleet, own in zip(problem.parts, states, strict=True):
+        pairs = zip(fleet.plan.members, fleet.results(own), strict=True)
+        models = [(member.name, found) for member, found in pairs if member.fold is None]
+        fleets.append((fleet.source, fleet.plan.gamma, models))
+    against_rest = first.code is not None
+    return fleet_generalization(
+        fleets, first.problem.epsilon, intercept=first.problem.intercept, against_rest=against_rest
+    )
 
 
 def _member_model(job: FleetJob, fleet: Fleet, member: Member, found: Result) -> MemberModel:

@@ -16,6 +16,7 @@ from coremargin.models.fleet import choice_of
 from coremargin.models.fleet_record import setting_of
 from coremargin.models.user_kernel import terms_of, with_function
 from coremargin.problems.common.report import influence_of
+from coremargin.problems.hard.generalization import read_fleet_generalization, vacuous_from
 from coremargin.report import charts, numbers, page, rounds, svg
 from coremargin.report.charts import RoundAxis
 from coremargin.report.confusion import by_class, confusions, matrix_lines, share
@@ -87,6 +88,8 @@ def render(
         "members": _members(fleet),
         "charts": _charts(fleet, run, records),
         "influence": influence,
+        "generalization": read_fleet_generalization(run),
+        "vacuous_from": vacuous_from,
         "choice": choice_of(
             settings,
             chosen if fleet["chosen"] else (None, None),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from math import comb
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -23,20 +23,23 @@ from coremargin.problems.common.classes import count_weighted_rows
 from coremargin.report.numbers import NO_BREAK, percent_up
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from coremargin.data.source import Source
     from coremargin.problems.common.result import Result
 
+T = TypeVar("T")
+
 CONFIDENCE = 0.95
-VACUOUS = 0.5  #: a bound at or above it says no more than guessing one of two classes does
+TWICE = "the margin M of Jebara's lecture, between the classes, is twice the margin here"
+_MODELS_SHOWN = 10  # models of which ``show`` lists the bounds
 _SAME = 1e-9  # relative distance of normals, or of margins, that are equal but for rounding
 _MAPPED = "the feature map may depend on the rows, by its landmarks or gamma"
 
 
 @dataclass(frozen=True)
 class Generalization:
-    """Bounds on the share of new rows that are misclassified, at ``CONFIDENCE``.
+    """Bounds on the share of new rows that are misclassified, each at ``confidence``.
 
     rows: those with a label and a weight above 0. radius, margin: R rounded up and rho rounded down. deciding_rows: k,
     the rows with a dual weight and, where these do not determine the offset, the nearest one of each class.
@@ -64,17 +67,115 @@ class Generalization:
     coreset_bound: float
 
 
+@dataclass(frozen=True)
+class Evidence:
+    """What bounds of several models rest on: the rows that count, the radius R of a ball around all rows."""
+
+    rows: int
+    radius: float
+    confidence: float
+
+
+@dataclass(frozen=True)
+class ModelBounds:
+    """The bounds of one of several models; gamma: of its map, if there are several."""
+
+    name: str
+    gamma: str | float | None
+    bounds: Generalization
+
+
+@dataclass(frozen=True)
+class JointBounds:
+    """Bounds on the share of new rows whose class is predicted wrong, by the models of one gamma together.
+
+    The sums of the models' bounds: where each model is right, the true class alone has a positive decision value.
+    classes: their number. None: a model has no such bound.
+    """
+
+    gamma: str | float | None
+    classes: int
+    compression: float | None
+    guaranteed_risk_all: float | None
+
+
+@dataclass(frozen=True)
+class FleetGeneralization:
+    """Bounds of hard margins that were trained together on all rows, no fold held out.
+
+    With m models the bounds of each are at confidence 1 - (1 - ``confidence``) / m, so that those of one sort hold for
+    all models at once with ``confidence`` (the union bound). joint: one for each gamma, of classes against the rest.
+    """
+
+    confidence: float
+    models: list[ModelBounds]
+    joint: list[JointBounds]
+
+
 def generalization_of(source: Source, found: Result, epsilon: float, *, intercept: bool) -> dict[str, Any] | None:
     """The fields of ``Generalization``; None unless the hyperplane is proven to separate the classes.
 
     source: the rows as they are scaled and mapped.
     """
-    if found.kind != "margin" or found.lower is None or not 0 < found.lower < np.inf:
+    bounds = _bounds_of_models(source, [found], epsilon, intercept=intercept)[0]
+    return None if bounds is None else asdict(bounds)
+
+
+def fleet_generalization(
+    fleets: Sequence[tuple[Source, str | float | None, Sequence[tuple[str, Result]]]],
+    epsilon: float,
+    *,
+    intercept: bool,
+    against_rest: bool,
+) -> dict[str, Any] | None:
+    """The fields of ``FleetGeneralization``; None if no model is proven to separate its classes.
+
+    fleets: for each gamma the rows as they are scaled and mapped, the gamma, and the models on all of them, with their
+    names. against_rest: they tell a class from the rest each.
+    """
+    count = sum(len(models) for _, _, models in fleets)
+    if not count:
         return None
-    radius = enclosing_radius(source, origin=not intercept)
+    confidence = 1 - (1 - CONFIDENCE) / count
+    listed, joint = list[ModelBounds](), list[JointBounds]()
+    for source, of_map, models in fleets:
+        results = [found for _, found in models]
+        every = _bounds_of_models(source, results, epsilon, intercept=intercept, confidence=confidence)
+        known = [
+            ModelBounds(name, of_map, own) for (name, _), own in zip(models, every, strict=True) if own is not None
+        ]
+        listed += known
+        if against_rest and len(known) == len(models):
+            compression = _capped_sum([one.bounds.compression for one in known])
+            risk = _capped_sum([one.bounds.guaranteed_risk_all for one in known])
+            joint.append(JointBounds(of_map, len(models), compression, risk))
+    return asdict(FleetGeneralization(CONFIDENCE, listed, joint)) if listed else None
+
+
+def _capped_sum(shares: Sequence[float | None]) -> float | None:
+    known = [share for share in shares if share is not None]
+    return min(1.0, sum(known)) if len(known) == len(shares) else None
+
+
+def _bounds_of_models(
+    source: Source, results: Sequence[Result], epsilon: float, *, intercept: bool, confidence: float = CONFIDENCE
+) -> list[Generalization | None]:
+    """The bounds of hyperplanes of the same rows, whichever of their classes each tells apart."""
+    separating = [found.kind == "margin" and found.lower is not None and 0 < found.lower < np.inf for found in results]
+    radius = enclosing_radius(source, origin=not intercept) if any(separating) else 0.0
     if not 0 < radius < np.inf:
-        return None
-    rows, features, delta = int(count_weighted_rows(source).sum()), source.features, 1 - CONFIDENCE
+        return [None] * len(results)
+    known = Evidence(int(count_weighted_rows(source).sum()), radius, confidence)
+    return [
+        _bounds_of(source, found, epsilon, known, intercept=intercept) if separates else None
+        for found, separates in zip(results, separating, strict=True)
+    ]
+
+
+def _bounds_of(source: Source, found: Result, epsilon: float, known: Evidence, *, intercept: bool) -> Generalization:
+    """The bounds of one hyperplane, which separates the classes."""
+    margin = found.lower or 0.0
+    rows, radius, features, delta = known.rows, known.radius, source.features, 1 - known.confidence
     scaling, mapped = scaling_of(source), map_of(source) is not None
     support = found.proof.take(found.proof.support)
     reason, deciding, choices = _MAPPED if mapped else "", len(support), 1
@@ -84,7 +185,7 @@ def generalization_of(source: Source, found: Result, epsilon: float, *, intercep
         normal = (support.weights * support.signs) @ support.rows
         size = float(np.linalg.norm(normal)) * float(np.linalg.norm(found.w))
         margins = support.signs * products(support.rows, found.w[:, None])[0]
-        same = _SAME * found.lower + 8 * gamma(features + 8) * float(lengths(support.rows).max())
+        same = _SAME * margin + 8 * gamma(features + 8) * float(lengths(support.rows).max())
         sides = [margins[support.signs > 0], margins[support.signs < 0]] if intercept else [margins]
         if size <= 0 or np.linalg.norm(normal / np.linalg.norm(normal) - found.w / np.linalg.norm(found.w)) > _SAME:
             reason = "the hyperplane is that of another working set than the proof's"
@@ -93,60 +194,108 @@ def generalization_of(source: Source, found: Result, epsilon: float, *, intercep
         elif intercept and abs(sides[0].mean() - sides[1].mean() + 2 * found.b) > same:
             # The scan has set the offset by the nearest rows: two more, which are any two of those that are kept.
             deciding, choices = deciding + 2, comb(deciding + 2, 2)
-    dimension = bounds.vc_dimension(radius, found.lower, features)
+    dimension = bounds.vc_dimension(radius, margin, features)
     moved = scaling is not None and scaling.fills_zeros
     every = features + (intercept or moved)  # a shift that is made of the rows is an intercept
-    return asdict(
-        Generalization(
-            confidence=CONFIDENCE,
-            rows=rows,
-            features=features,
-            radius=radius,
-            margin=found.lower,
-            deciding_rows=deciding,
-            compression=None if reason else bounds.compression(rows, deciding, delta, choices=choices),
-            no_compression=reason,
-            dimension=dimension,
-            guaranteed_risk=None if mapped else bounds.guaranteed_risk(rows, dimension, delta),
-            all_hyperplanes=every,
-            guaranteed_risk_all=None if mapped else bounds.guaranteed_risk(rows, every, delta),
-            simple=None if mapped else bounds.simple_vc_bound(rows, every, delta),
-            coreset_rows=len(found.proof),
-            coreset_bound=bounds.coreset_rows(radius, found.lower, epsilon),
-        )
+    return Generalization(
+        confidence=known.confidence,
+        rows=rows,
+        features=features,
+        radius=radius,
+        margin=margin,
+        deciding_rows=deciding,
+        compression=None if reason else bounds.compression(rows, deciding, delta, choices=choices),
+        no_compression=reason,
+        dimension=dimension,
+        guaranteed_risk=None if mapped else bounds.guaranteed_risk(rows, dimension, delta),
+        all_hyperplanes=every,
+        guaranteed_risk_all=None if mapped else bounds.guaranteed_risk(rows, every, delta),
+        simple=None if mapped else bounds.simple_vc_bound(rows, every, delta),
+        coreset_rows=len(found.proof),
+        coreset_bound=bounds.coreset_rows(radius, margin, epsilon),
     )
+
+
+def vacuous_from(classes: int) -> float:
+    """The share of errors that guessing one of so many classes reaches: a bound of as much says nothing."""
+    return 1 - 1 / classes
 
 
 def read_generalization(run: Mapping[str, Any]) -> Generalization | None:
     """The bounds in the record of a run; None where there are none, or the record is damaged."""
+    return _read(run, Generalization)
+
+
+def read_fleet_generalization(run: Mapping[str, Any]) -> FleetGeneralization | None:
+    """The same, of models trained together."""
+    return _read(run, FleetGeneralization)
+
+
+def _read(run: Mapping[str, Any], kind: type[T]) -> T | None:
     try:
-        return msgspec.convert(run.get("generalization"), Generalization)
+        return msgspec.convert(run.get("generalization"), kind)
     except msgspec.ValidationError:
         return None
 
 
 def describe(found: Generalization) -> list[tuple[str, str]]:
     """The bounds as lines of ``coremargin show``: names and texts, sharpest first."""
-    compression = f"no compression bound: {found.no_compression}"
-    if found.compression is not None:
-        compression = (
-            f"{_error(found.compression)}, as {found.deciding_rows:,} of {found.rows:,} rows determine the hyperplane"
-        )
-    lines = [f"bounds on the error with confidence {found.confidence:.0%}, if all rows are drawn independently:"]
-    lines.append(compression)
+    lines = [
+        f"bounds on the error with confidence {found.confidence:.0%}, if all rows are drawn independently:",
+        _describe_compression(found),
+    ]
     if found.guaranteed_risk is not None and found.guaranteed_risk_all is not None and found.simple is not None:
-        dimension = f"{found.dimension:,} = min(ceil(R^2 / margin^2), features) + 1, R {found.radius:.3g}"
-        within = f"{_error(found.guaranteed_risk)} by Vapnik's bound, VC dimension at most {dimension}"
         simple = f"{_error(found.simple)} as Awasthi prints it, without a factor log(rows)"
         lines += [
-            f"{within}; it counts no rows within the margin or beyond R",
+            f"{_describe_risk(found)}; it counts no rows within the margin or beyond R",
             f"{_error(found.guaranteed_risk_all)} by the same for all hyperplanes; {simple}",
         ]
-    lines.append(f"coreset of {found.coreset_rows:,} rows; Lemma 3.1 allows {found.coreset_bound:,.3g}")
+    lines += [_describe_coreset(found), TWICE]
+    return _paired(lines)
+
+
+def describe_fleet(found: FleetGeneralization) -> list[tuple[str, str]]:
+    """The bounds of models trained together as lines of ``coremargin show``: of all at once, then of each."""
+    models = len(found.models)
+    which = f"for all {models:,} models at once" if models > 1 else "of the model"
+    lines = [f"bounds on the error with confidence {found.confidence:.0%}, {which}, if rows are drawn independently:"]
+    for joint in found.joint:
+        of_gamma = "" if joint.gamma is None else f", gamma {joint.gamma}"
+        sorts = {"compression": joint.compression, "Vapnik's bound for all hyperplanes": joint.guaranteed_risk_all}
+        lines += [
+            f"predicted classes{of_gamma}: {_error(share, joint.classes)} wrong, the sum over the models by {sort}"
+            for sort, share in sorts.items()
+            if share is not None
+        ]
+    for model in found.models[:_MODELS_SHOWN]:
+        own = model.bounds
+        risk = [] if own.guaranteed_risk is None else [_describe_risk(own)]
+        lines.append(f"{model.name}: " + "; ".join([_describe_compression(own), *risk, _describe_coreset(own)]))
+    if models > _MODELS_SHOWN:
+        lines.append(f"{models - _MODELS_SHOWN:,} more models: see the report")
+    return _paired([*lines, TWICE])
+
+
+def _paired(lines: Sequence[str]) -> list[tuple[str, str]]:
     return [("" if line else "new rows", text) for line, text in enumerate(lines)]
 
 
-def _error(share: float) -> str:
-    """An upper bound of an error, rounded up; a vacuous one is called so."""
+def _describe_compression(found: Generalization) -> str:
+    if found.compression is None:
+        return f"no compression bound: {found.no_compression}"
+    return f"{_error(found.compression)}, as {found.deciding_rows:,} of {found.rows:,} rows determine the hyperplane"
+
+
+def _describe_risk(found: Generalization) -> str:
+    dimension = f"{found.dimension:,} = min(ceil(R^2 / margin^2), features) + 1, R {found.radius:.3g}"
+    return f"{_error(found.guaranteed_risk or 0.0)} by Vapnik's bound, VC dimension at most {dimension}"
+
+
+def _describe_coreset(found: Generalization) -> str:
+    return f"coreset of {found.coreset_rows:,} rows; Lemma 3.1 allows {found.coreset_bound:,.3g}"
+
+
+def _error(share: float, classes: int = 2) -> str:
+    """An upper bound of an error, rounded up; one that guessing reaches too is called vacuous."""
     text = f"at most {percent_up(share)}".replace(NO_BREAK, " ")
-    return text if share < VACUOUS else f"vacuous: {text}"
+    return text if share < vacuous_from(classes) else f"vacuous: {text}"
