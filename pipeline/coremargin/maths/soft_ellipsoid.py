@@ -146,7 +146,7 @@ def solve_band(z: Array, boxes: Array, fixed: Array, tolerance: float) -> Array 
     p = z.shape[1] + 1
     lifted = np.column_stack([z, np.ones(n)])
     first, second = np.triu_indices(p)
-    root_two = np.where(first == second, 1.0, np.sqrt(2.0))
+    root_two, wide = np.where(first == second, 1.0, np.sqrt(2.0)), n > len(first)
     even = boxes * (total / room)
     u = even
     w, white = _leverages(lifted, u, fixed)
@@ -170,9 +170,9 @@ def solve_band(z: Array, boxes: Array, fixed: Array, tolerance: float) -> Array 
         rest = boxes - u
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             diagonal = s / u + v / rest
-            if n > len(first):  # W.W = Q'Q, of products of two coordinates each (Woodbury)
-                q = white[first] * white[second] * root_two[:, None]
-                scaled = q / diagonal
+            q = white[first] * white[second] * root_two[:, None] if wide else white
+            scaled = q / diagonal
+            if wide:  # W.W = Q'Q, of products of two coordinates each (Woodbury)
                 inner = scaled @ q.T
                 inner[np.diag_indices(len(inner))] += 1.0
             else:
@@ -182,7 +182,7 @@ def solve_band(z: Array, boxes: Array, fixed: Array, tolerance: float) -> Array 
                 factor = sla.cho_factor(inner, overwrite_a=True)
             except (np.linalg.LinAlgError, ValueError):  # float64 is exhausted
                 break
-            if n > len(first):
+            if wide:
                 pushes = np.column_stack([np.ones(n), w - level]) / diagonal[:, None]
                 solved = pushes - scaled.T @ sla.cho_solve(factor, q @ pushes)
             else:
@@ -196,7 +196,7 @@ def solve_band(z: Array, boxes: Array, fixed: Array, tolerance: float) -> Array 
             t = gap / (2 * n) * max((ahead / gap) ** 3, 1e-6)
             lower, upper = (t - du * ds) / u, (t + du * dv) / rest
             push = w - level + lower - upper
-            if n > len(first):
+            if wide:
                 plain = push / diagonal
                 main = plain - scaled.T @ sla.cho_solve(factor, q @ plain)
             else:
