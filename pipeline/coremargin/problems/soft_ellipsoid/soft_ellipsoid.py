@@ -281,7 +281,8 @@ class SoftEllipsoid(BaseProblem[SoftEllipsoidState, SurfaceSummary]):
                 state, frame=frame, ellipsoid=one, best=one, reference=one, residual=np.zeros(frame.features)
             )
         boxes = weights / (self.nu * float(weights.sum()))
-        for _ in range(2):  # in the frame of the solution, in which rounding is least
+        again = True
+        while True:  # once more in the frame of the solution, if rounding is less there
             z = _coordinates(frame, rows)
             try:
                 found = solve_sample(z, boxes, SAMPLE_GAIN, self.solver_rows)
@@ -293,9 +294,9 @@ class SoftEllipsoid(BaseProblem[SoftEllipsoidState, SurfaceSummary]):
                 ) from None
             own = one.of_frame(frame)
             moved = replace(frame, origin=own.centre, whiten=own.factor)
-            if np.linalg.cond(one.factor) * (1.0 + np.linalg.norm(one.factor @ one.centre)) < NEAR_FRAME:
+            if not again or np.linalg.cond(one.factor) * (1.0 + np.linalg.norm(one.factor @ one.centre)) < NEAR_FRAME:
                 break
-            frame = moved
+            frame, again = moved, False
         levels = one.levels(z)
         square = best_square(np.square(levels), boxes)
         unit = Ellipsoid(np.zeros(frame.rank), np.eye(frame.rank))
