@@ -42,7 +42,8 @@ JOBS: list[dict[str, Any]] = [
     {"outliers": 3}, {"outliers": "0..10", "outlier_search": "heuristic", "epsilon": 0.0},
     {"outliers": "1%"}, {"outliers": [0, 2, 5]}, {"one_class": "ball", "only": "a b", "outliers": 3},
     {"one_class": "ball", "nu": 0.1}, {"one_class": "ball", "kernel": "poly", "degree": 2, "nu": 0.1},
-    {"one_class": "ellipsoid", "only": "a b"}, {"loss": "hinge", "relative_margin": 2.5},
+    {"one_class": "ellipsoid", "only": "a b"}, {"one_class": "ellipsoid", "nu": 0.1},
+    {"loss": "hinge", "relative_margin": 2.5},
 ]  # fmt: skip
 
 

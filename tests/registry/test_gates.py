@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -167,22 +167,25 @@ def test_rows_that_were_taken_out_are_gone(three: Three, tmp_path: Path) -> None
     assert [one.name for one in line.gates or () if not one.ok] == ["shrink", "class_shares 1", "class_shift"]
 
 
-def with_ball(folder: Path, moved: float) -> tuple[Registry, Path]:
-    """A registry of two balls, the first of which is the champion; 100 rows came since, moved along a feature."""
+def with_ball(folder: Path, moved: float, shape: Any = "ball") -> tuple[Registry, Path]:
+    """A registry of two models of one class, the first of which is the champion; 100 rows came since, moved."""
     store, registry = folder / "rows.zarr", Registry.create(folder / "registry")
     for number in range(2):
         append(store, 100, number, shift=number * moved)
-        coremargin.train(store, out=folder / f"{number}.model", one_class="ball", nu=0.05)
+        coremargin.train(store, out=folder / f"{number}.model", one_class=shape, nu=0.05)
         version = add(registry, folder / f"{number}.model")
         if not number:
             promote(registry, version)
     return registry, store
 
 
+@pytest.mark.parametrize("shape", ["ball", "ellipsoid"])
 @pytest.mark.parametrize(("moved", "passes"), [(0.0, True), (9.0, False)])
-def test_new_rows_outside_of_the_ball_of_the_champion_are_counted(tmp_path: Path, moved: float, passes: bool) -> None:
+def test_new_rows_outside_of_the_ball_of_the_champion_are_counted(
+    tmp_path: Path, moved: float, passes: bool, shape: str
+) -> None:
     """Rows that are as before pass, others are refused; the figure is the share that the ball predicts as -1."""
-    registry, store = with_ball(tmp_path, moved)
+    registry, store = with_ball(tmp_path, moved, shape)
     line = evaluate(registry, 2, Gates(verify=False, outside=0.2))
     found, champion = gate(line, "outside"), coremargin.load(registry.folder(1))
     new = Store.open(store).rows_at(np.arange(100, 200))[0]
@@ -190,7 +193,7 @@ def test_new_rows_outside_of_the_ball_of_the_champion_are_counted(tmp_path: Path
     assert (found.ok, found.value, found.limit) == (passes, share, 0.2)
     assert found.figures == {"rows": 100}
     assert found.text == (
-        f"{round(100 * share)} of 100 new rows ({share:.4%}) lie outside of the champion's ball, allowed at most "
+        f"{round(100 * share)} of 100 new rows ({share:.4%}) lie outside of the champion's {shape}, allowed at most "
         "20.0000%"
     )
     assert line.action == ("passed" if passes else "refused")
@@ -215,7 +218,9 @@ def test_what_is_no_gate_of_a_ball_is_refused(registry: Registry, three: Three, 
     assert gate(evaluate(registry, 3, Gates(verify=False, outside=0.1)), "outside").text == "no champion yet"
     promote(registry, 1)
     for asked in (Gates(outside=0.1), Gates(outside=0.1, ball=three[1][0])):
-        with pytest.raises(UsageError, match="gate outside: expected a ball, found hyperplanes; set ball in"):
+        with pytest.raises(
+            UsageError, match="gate outside: expected a ball or an ellipsoid, found hyperplanes; set ball in"
+        ):
             evaluate(registry, 3, asked)
     for options, words in (
         ({"outside": 1.5}, "outside"),
@@ -226,9 +231,9 @@ def test_what_is_no_gate_of_a_ball_is_refused(registry: Registry, three: Three, 
     job = tmp_path / "job.toml"
     text = 'job = "nightly"\nstore = "s.zarr"\nregistry = "r"\n[train]\n{}\n[gates]\noutside = 0.1\n'
     job.write_text(text.format('loss = "hinge"'))
-    with pytest.raises(SpecError, match="outside: needs ball, the folder of a trained ball, unless"):
+    with pytest.raises(SpecError, match="outside: needs ball, the folder of a trained ball or ellipsoid, unless"):
         load_nightly_job(job)
-    for train in ('one_class = "ball"', ""):
+    for train in ('one_class = "ball"', 'one_class = "ellipsoid"', ""):
         job.write_text(text.format(train))
         found = load_nightly_job(job)
         assert found is not None

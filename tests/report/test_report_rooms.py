@@ -32,6 +32,7 @@ ASKED: dict[str, dict[str, Any]] = {
     "outliers": {"outliers": [1, 2]},
     "fleet": {"classes": "ovr"}, "crammer_singer": {"classes": "crammer-singer"},
     "kernel": {"kernel": "rbf"}, "ball": {"one_class": "ball"}, "ellipsoid": {"one_class": "ellipsoid"},
+    "soft_ellipsoid": {"one_class": "ellipsoid", "nu": 0.1},
     "soft_ball": {"one_class": "ball", "nu": 0.1}, "kernel_ball": {"one_class": "ball", "kernel": "rbf"},
 }  # fmt: skip
 

@@ -12,7 +12,7 @@ import numpy as np
 
 import forge_solve
 from forge_ball import BallJudge, KernelBallJudge, SoftBallJudge
-from forge_ellipsoid import EllipsoidJudge
+from forge_ellipsoid import EllipsoidJudge, SoftEllipsoidJudge
 from forge_judge import Judge, coreset_x, facts, fold, margin_status, same, scaled, scaling_lies, value_status
 
 if TYPE_CHECKING:
@@ -252,6 +252,7 @@ class Bench:
             "soft_ball": SoftBallJudge,
             "kernel_ball": KernelBallJudge,
             "ellipsoid": EllipsoidJudge,
+            "soft_ellipsoid": SoftEllipsoidJudge,
         }
         self.fleet = FleetJudge(specimen.rows) if specimen.fleet else None
         self.single: Any = judges.get(problem, Judge)(specimen.rows)

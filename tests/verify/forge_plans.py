@@ -85,7 +85,11 @@ def stopped(rng: np.random.Generator, draft: Draft) -> str:
     told = one_bound(rng, draft)
     problem = draft.record["problem"]
     value = problem in ("soft_margin", "soft_ball") or "loss" in draft.asked or "nu" in draft.asked
-    shape = {"ball": "radius", "kernel_ball": "radius", "ellipsoid": "volume_radius"}.get(problem, "margin")
+    value = value and problem != "soft_ellipsoid"
+    shapes = {"ball": "radius", "kernel_ball": "radius"} | dict.fromkeys(
+        ("ellipsoid", "soft_ellipsoid"), "volume_radius"
+    )
+    shape = shapes.get(problem, "margin")
     draft.claims["kind"] = "duality_gap" if value else shape
     return f"stopped, {told}"
 

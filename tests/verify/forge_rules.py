@@ -180,7 +180,7 @@ MODELS: tuple[Rule, ...] = (
     ),
     Rule(rf"{_ARRAYS}outliers_(gains|nodes|proof_values)", _numbers, "said to be unchecked"),
     Rule(
-        rf"{_ARRAYS}(w|b|hypothesis|centre|square|threshold|axes|span_slopes|span_offsets|span_residuals|reference|reference_of|move|ramp|shift|factor|{_CORESET})",
+        rf"{_ARRAYS}(w|b|hypothesis|centre|square|threshold|axes|span_slopes|span_offsets|span_residuals|reference|reference_of|reference_centre|reference_axes|move|ramp|shift|factor|{_CORESET})",
         _same_kind,
         "judged",
     ),

@@ -25,6 +25,7 @@ from coremargin.errors import CoremarginError
 from coremargin.problems.fleet import make as fleet_make
 from coremargin.problems.soft import make, near_margin
 from coremargin.problems.soft_ball import soft_ball
+from coremargin.problems.soft_ellipsoid import soft_ellipsoid
 from coremargin.verify.examine import examine
 
 Record = dict[str, Any]
@@ -235,6 +236,11 @@ ASKED: dict[str, tuple[str, dict[str, Any]]] = {
     "ellipsoid": ("apart", {"one_class": "ellipsoid"}),
     "ellipsoid-class": ("noisy64", {"one_class": "ellipsoid", "only": "yes", "scaling": "standard", "epsilon": 1e-6}),
     "ellipsoid-sparse": ("heavy", {"one_class": "ellipsoid", "epsilon": 0.1}),
+    "soft-ellipsoid": ("apart", {"one_class": "ellipsoid", "nu": 0.1, "epsilon": 1e-6}),
+    "soft-ellipsoid-class": ("noisy64", {
+        "one_class": "ellipsoid", "nu": 0.3, "only": "yes", "scaling": "standard", "epsilon": 1e-6,
+    }),
+    "soft-ellipsoid-sparse": ("heavy", {"one_class": "ellipsoid", "nu": 0.2, "epsilon": 0.1}),
     "soft-ball": ("apart", {"one_class": "ball", "nu": 0.1, "epsilon": 1e-6}),
     "soft-ball-class": ("noisy64", {"one_class": "ball", "nu": 0.3, "only": "yes", "scaling": "standard"}),
     "soft-ball-sparse": ("heavy", {"one_class": "ball", "nu": 0.2}),
@@ -288,6 +294,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "ball": ("ball", "ball-class", "ball-sparse"),
     "ball-outliers": ("ball-outliers", "ball-outliers-class"),
     "ellipsoid": ("ellipsoid", "ellipsoid-class", "ellipsoid-sparse"),
+    "soft-ellipsoid": ("soft-ellipsoid", "soft-ellipsoid-class", "soft-ellipsoid-sparse"),
     "soft-ball": ("soft-ball", "soft-ball-class", "soft-ball-sparse", "soft-ball-stages"),
     "kernel-ball": ("kernel-ball", "kernel-ball-poly", "kernel-ball-soft", "kernel-ball-sparse"),
 }
@@ -330,6 +337,10 @@ class Specimens:
             rows, model = self.rows(kind), self.folder / name
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(near_margin, "NEAR_BYTES_LEAST", 1)  # some rows are far from the band
+                if name.startswith("soft-ellipsoid"):  # not all rows are sent
+                    patch.setattr(soft_ellipsoid, "BAND_LEAST", 40)
+                    small_sample = partial(soft_ellipsoid.SoftEllipsoid, sample_bytes=1920)
+                    patch.setattr(soft_ellipsoid, "SoftEllipsoid", small_sample)
                 if name.endswith("-stages"):
                     patch.setattr(near_margin, "NEAR_BYTES_LEAST", 200 * 32)
                     small = partial(near_margin.SoftMargin, sample_bytes=960, memory_bytes=60_000, in_stages=True)

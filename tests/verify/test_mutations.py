@@ -244,7 +244,7 @@ def test_honest_specimens_are_what_they_are_called(specimens: Specimens) -> None
     assert {record["status"] for record in records} == {"certified", "not_separable", "stopped"}
     assert {record["problem"] for record in records} == {
         "hard_margin", "soft_margin", "logistic", "relative_margin", "outliers", "crammer_singer", "ball", "soft_ball",
-        "kernel_ball", "ellipsoid",
+        "kernel_ball", "ellipsoid", "soft_ellipsoid",
     }  # fmt: skip
     assert {record["parameters"].get("scaling") for record in records} == {
         None, "standard", "minmax", "maxabs", "rownorm", "ellipsoid",

@@ -165,8 +165,8 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
     only : label, optional
         With ``one_class``, enclose the rows with this label only; None: all rows.
     nu : float, optional
-        With ``one_class`` "ball", the share of the rows that may lie outside, above 0 and below 1 (``SoftBallJob``);
-        None: none may.
+        With ``one_class``, the share of the rows that may lie outside, above 0 and below 1 (``SoftBallJob``,
+        ``SoftEllipsoidJob``); None: none may.
     strategy : {"fast", "paper", "any-violator", "perceptron", "lp"}, optional
         For hard margins (``HardMarginJob``): "paper" is Figure 1 of [1]_, with one new row per scan; "any-violator"
         takes the first violator; "perceptron" passes over the rows until it makes no mistake; "lp" solves linear
@@ -209,7 +209,7 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
 
     Returns
     -------
-    Model, FleetModel, KernelModel, BallModel, SoftBallModel, KernelBallModel or EllipsoidModel
+    Model, FleetModel, KernelModel, BallModel, SoftBallModel, KernelBallModel, EllipsoidModel or SoftEllipsoidModel
         ``status`` and ``certificate`` show what is proven. With classes "ovr", folds or several values of C a
         FleetModel, each of whose ``members`` has a certificate.
 

@@ -110,7 +110,7 @@ def solve_band(z: Array, boxes: Array, outside: Outside) -> BandSolution | None:
     # The dual value does not tell them apart: it is off by the square of what the centre is off by.
     weights = min(
         (weights, _on_the_sphere(y, gains, boxes, weights)),
-        key=lambda a: _exact_gap(2.0 * (y @ (a @ y)) - gains, a, boxes, total),
+        key=lambda a: largest_fall(2.0 * (y @ (a @ y)) - gains, a, boxes, total),
     )
     return _solution(weights, z, squares, outside)
 
@@ -145,7 +145,7 @@ def _interior_point(y: Array, gains: Array, boxes: Array, total: float) -> Array
         gradient, room = 2.0 * (y @ (a @ y)) - gains, boxes - a
         gap = float(a @ z + room @ v)
         if gap <= FINE_BAND:
-            gap = _exact_gap(gradient, a, boxes, total)
+            gap = largest_fall(gradient, a, boxes, total)
             if not gap < least:
                 break
             best, least = a, gap
@@ -165,7 +165,7 @@ def _interior_point(y: Array, gains: Array, boxes: Array, total: float) -> Array
                 break
             step = system.solve(-gradient, 1)
             step_z, step_v = -z * step / a - z, v * step / room - v
-            length = _longest_step((a, step), (room, -step), (z, step_z), (v, step_v))
+            length = longest_step((a, step), (room, -step), (z, step_z), (v, step_v))
             ahead = (a + length * step) @ (z + length * step_z) + (room - length * step) @ (v + length * step_v)
             barrier = mean * (ahead / gap) ** 3
             lower, upper = barrier - step * step_z, barrier + step * step_v
@@ -174,12 +174,12 @@ def _interior_point(y: Array, gains: Array, boxes: Array, total: float) -> Array
         if not (np.isfinite(step).all() and np.isfinite(step_z).all() and np.isfinite(step_v).all()):
             break
         # One length of all, so that conditions that are met stay so.
-        length = BOUNDARY * _longest_step((a, step), (room, -step), (z, step_z), (v, step_v))
+        length = BOUNDARY * longest_step((a, step), (room, -step), (z, step_z), (v, step_v))
         a, z, v = a + length * step, z + length * step_z, v + length * step_v
     return np.asarray(best)
 
 
-def _exact_gap(gradient: Array, weights: Array, boxes: Array, total: float) -> float:
+def largest_fall(gradient: Array, weights: Array, boxes: Array, total: float) -> float:
     """How much a linear function of weights with this gradient may fall: a bound on what better weights may gain."""
     order = np.argsort(gradient, kind="stable")
     beyond = np.minimum(np.cumsum(boxes[order]), total)
@@ -215,7 +215,7 @@ class _Step:
         return np.asarray(found - 2.0 * self.scaled @ sla.cho_solve(self.factor, found @ self.y, check_finite=False))
 
 
-def _longest_step(*pairs: tuple[Array, Array]) -> float:
+def longest_step(*pairs: tuple[Array, Array]) -> float:
     """The share of steps, at most 1, with which no value becomes negative; pairs of values and steps."""
     longest = 1.0
     for values, step in pairs:
@@ -294,7 +294,7 @@ class SoftBall:
     dual: float
 
 
-def _working_set(beyond: Array, weights: Array, boxes: Array, most: int) -> NDArray[np.intp]:
+def rows_to_solve(beyond: Array, weights: Array, boxes: Array, most: int) -> NDArray[np.intp]:
     """At most ``most`` rows: of each kind a quarter, or as many as there are, and the nearest to the sphere.
 
     Kinds are rows of free weight, rows outside without weight, and rows inside with full weight; of the latter two
@@ -335,7 +335,7 @@ def solve_soft_ball(rows: Rows, boxes: Array, start: Array, *, epsilon: float, m
         if weights is None:
             weights = np.where(outside, boxes, 0.0)
         few = len(squares) > most
-        work = _working_set(squares - square, weights, boxes, most) if few else np.arange(len(squares))
+        work = rows_to_solve(squares - square, weights, boxes, most) if few else np.arange(len(squares))
         fixed = weights.copy()
         fixed[work] = 0.0
         others = np.flatnonzero(fixed)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from coremargin.data.store import Store
     from coremargin.models.ball import BallModel
+    from coremargin.models.ellipsoid import EllipsoidModel
     from coremargin.models.fleet import AnyModel
 
 MOST_FEATURES = 20  #: that a report lists
@@ -150,10 +151,10 @@ def _share_within_margin(model: AnyModel, new: Store, start: int) -> float | Non
     return inside / total if total else None
 
 
-def count_outside(ball: BallModel, new: Store, start: int) -> tuple[int, int]:
-    """How many rows from ``start`` on lie outside of a ball, and how many count, as they do for its training.
+def count_outside(ball: BallModel | EllipsoidModel, new: Store, start: int) -> tuple[int, int]:
+    """How many rows from ``start`` on lie outside of a ball or ellipsoid, and how many count as for its training.
 
-    Raises DataError for rows of other columns, LabelError for a store without the ball's class.
+    Raises DataError for rows of other columns, LabelError for a store without the model's class.
     """
     scorer, outside, total = scorer_for(ball, new), 0, 0
     enclosed = EnclosedRows(new, ball.only)

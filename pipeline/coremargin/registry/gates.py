@@ -15,6 +15,7 @@ from coremargin.errors import StoreError, UsageError
 from coremargin.formats.versions import CHAMPION, Gate
 from coremargin.maths.paired import different_by_chance, moved_between, worse_by_chance
 from coremargin.models.ball import BallModel
+from coremargin.models.ellipsoid import EllipsoidModel
 from coremargin.models.paired import compare
 from coremargin.models.registry import load
 from coremargin.registry.drift import count_outside, drift
@@ -151,7 +152,7 @@ def _evaluate_drift(candidate: _Candidate, gates: Gates) -> Iterator[Gate]:
 
 
 def _evaluate_outside(candidate: _Candidate, most: float, folder: Path | None) -> Gate:
-    """Of the rows since the champion's commit, without a champion of all rows, those outside of a ball."""
+    """Of the rows since the champion's commit, without a champion of all rows, those outside of a ball or ellipsoid."""
     champion, start = candidate.champion, 0
     if folder is not None:
         place = folder
@@ -160,10 +161,11 @@ def _evaluate_outside(candidate: _Candidate, most: float, folder: Path | None) -
     else:
         return Gate(name="outside", ok=True, value=0.0, limit=most, text="no champion yet")
     ball = load(place)
-    if not isinstance(ball, BallModel):
+    if not isinstance(ball, BallModel | EllipsoidModel):
         found = getattr(ball, "WHAT", "several models")
         raise UsageError(
-            f"{place}: gate outside: expected a ball, found {found}; set ball in [gates] to the folder of one"
+            f"{place}: gate outside: expected a ball or an ellipsoid, found {found}; set ball in [gates] to the folder "
+            "of one"
         )
     try:
         if champion is not None:
@@ -175,7 +177,8 @@ def _evaluate_outside(candidate: _Candidate, most: float, folder: Path | None) -
         return Gate(name="outside", ok=False, value=None, limit=most, text=text)
     outside, total = count_outside(ball, new, start)
     share = outside / max(1, total)
-    whose = "the champion's ball" if folder is None else f"the ball in {folder}"
+    shape = "ball" if isinstance(ball, BallModel) else "ellipsoid"
+    whose = f"the champion's {shape}" if folder is None else f"the {shape} in {folder}"
     text = f"{outside:,} of {total:,} new rows ({share:.4%}) lie outside of {whose}, allowed at most {most:.4%}"
     return Gate(name="outside", ok=share <= most, value=share, limit=most, text=text[:4000], figures={"rows": total})
 

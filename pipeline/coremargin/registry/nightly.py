@@ -79,8 +79,8 @@ class Gates(Spec, frozen=True, kw_only=True):
     at which the candidate counts as worse. shrink: largest share of the champion's rows that may be missing, including
     removed and expired ones; 1: any. drift: largest change of a feature's mean, in standard deviations of earlier rows.
     class_shift: largest change of a class share. class_shares: smallest and largest share, by label. outside: largest
-    share of the rows appended since the champion's commit that may lie outside of a ball: of the model in the folder
-    ``ball``, None: of the champion.
+    share of the rows appended since the champion's commit that may lie outside of a ball or an ellipsoid: of the model
+    in the folder ``ball``, None: of the champion.
     """
 
     certified: bool = True
@@ -134,11 +134,11 @@ class NightlyJob(Spec, tag_field="job", tag="nightly", frozen=True, kw_only=True
     cluster: Path | None = None
 
     def __post_init__(self) -> None:
-        """Raises ValueError for a share outside of a champion that is no ball."""
+        """Raises ValueError for a share outside of a champion that is neither ball nor ellipsoid."""
         of_champion = self.gates.outside is not None and self.gates.ball is None
-        if of_champion and self.train and self.train.get("one_class") != "ball":
+        if of_champion and self.train and self.train.get("one_class") is None:
             raise ValueError(
-                'gates: outside: needs ball, the folder of a trained ball, unless [train] has one_class = "ball"'
+                "gates: outside: needs ball, the folder of a trained ball or ellipsoid, unless [train] has one_class"
             )
 
     @property

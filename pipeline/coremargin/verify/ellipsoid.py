@@ -142,31 +142,10 @@ class LevelScan(ScanOfOneClass):
         return [
             self.content(),
             Check("coreset", not problems, text),
-            *self._flat(),
+            *(flat_checks(claim, self.low, self.high, self.rows.dtype) if self.row >= 0 else ()),
             self._upper(),
             *self._lower(claim.lower),
         ]
-
-    def _flat(self) -> list[Check]:
-        """Whether what is claimed to be a function of other columns is one, but for rounding."""
-        claim, columns, others = self.claim, self.claim.span_columns, self.claim.others
-        if not len(others) or self.row < 0:
-            return []
-        with quiet():
-            ranges, sizes = self.high - self.low, np.maximum(np.abs(self.low), np.abs(self.high))
-            slopes = np.abs(claim.slopes)
-            size = sizes[others] + slopes @ sizes[columns]
-            rounding = _UNITS * float(np.finfo(self.rows.dtype).eps) / 2 + 16 * gamma(claim.rank + 8)
-            limits = _FLAT * ranges[others] + rounding * size
-            steep = ~(slopes @ ranges[columns] <= _STEEP * ranges[others] + limits)
-            wrong = np.flatnonzero(~(claim.residuals <= limits) | steep)
-        if len(wrong):
-            k = int(wrong[0])
-            text = f"model claims column {others[k]} to be a function of others to within {shown(claim.residuals[k])}"
-            found = f"rounding is at most {shown(limits[k])}"
-            return [Check("flat", ok=False, text=f"{text}, {'with too steep slopes' if steep[k] else found}")]
-        text = f"{len(others):,} columns are linear functions of {len(columns):,} others, but for rounding"
-        return [Check("flat", ok=True, text=text)]
 
     def outermost(self, x: Any) -> tuple[float, int]:
         """The volume radius at the largest level, rounded up, infinite for a row off the flat; and the row."""
@@ -176,19 +155,11 @@ class LevelScan(ScanOfOneClass):
                 mine = part[:, claim.span_columns]
                 z = (mine - claim.centre) @ claim.axes.T
                 levels = np.sqrt(np.einsum("ij,ij->i", z, z)) * (1 + self._rounding)
-                levels = np.where(np.isnan(levels) | self._off(part, mine), np.inf, levels)
+                levels = np.where(np.isnan(levels) | off_flat(claim, part, mine), np.inf, levels)
             k = int(levels.argmax())
             if levels[k] > best:
                 best, place = float(levels[k]), start + k
         return best * self._scale * (1 + 16 * gamma(claim.rank + 8)), place
-
-    def _off(self, part: np.ndarray, mine: np.ndarray) -> np.ndarray:
-        """Which rows (n,) are farther from the flat than is claimed."""
-        claim = self.claim
-        other = part[:, claim.others]
-        size = np.abs(other) + np.abs(mine) @ np.abs(claim.slopes.T) + np.abs(claim.offsets)
-        away = np.abs(other - (mine @ claim.slopes.T + claim.offsets)) + 2 * gamma(claim.rank + 4) * size
-        return np.asarray(~(away <= claim.residuals).all(axis=1))
 
     def _upper(self) -> Check:
         claimed, found = self.claim.upper, shown(self.outermost_radius)
@@ -214,6 +185,37 @@ class LevelScan(ScanOfOneClass):
         weights = f"{len(self.claim.alpha):,} weights >= 0 that sum to 1"
         shown_text = f"{text} (claimed: {shown(claimed)})" if ok else f"model claims {shown(claimed)}, {text}"
         return [Check("weights", ok=True, text=weights), Check("lower bound", ok, shown_text)]
+
+
+def flat_checks(claim: EllipsoidClaim, low: np.ndarray, high: np.ndarray, dtype: Any) -> list[Check]:
+    """Whether what is claimed to be a function of other columns is one, but for rounding; columns from low to high."""
+    columns, others = claim.span_columns, claim.others
+    if not len(others):
+        return []
+    with quiet():
+        ranges, sizes = high - low, np.maximum(np.abs(low), np.abs(high))
+        slopes = np.abs(claim.slopes)
+        size = sizes[others] + slopes @ sizes[columns]
+        rounding = _UNITS * float(np.finfo(dtype).eps) / 2 + 16 * gamma(claim.rank + 8)
+        limits = _FLAT * ranges[others] + rounding * size
+        steep = ~(slopes @ ranges[columns] <= _STEEP * ranges[others] + limits)
+        wrong = np.flatnonzero(~(claim.residuals <= limits) | steep)
+    if len(wrong):
+        k = int(wrong[0])
+        text = f"model claims column {others[k]} to be a function of others to within {shown(claim.residuals[k])}"
+        found = f"rounding is at most {shown(limits[k])}"
+        return [Check("flat", ok=False, text=f"{text}, {'with too steep slopes' if steep[k] else found}")]
+    text = f"{len(others):,} columns are linear functions of {len(columns):,} others, but for rounding"
+    return [Check("flat", ok=True, text=text)]
+
+
+def off_flat(claim: EllipsoidClaim, part: np.ndarray, mine: np.ndarray) -> np.ndarray:
+    """Which rows (n,) are farther from the flat than is claimed; mine (n, r): their columns that determine others."""
+    with quiet():
+        other = part[:, claim.others]
+        size = np.abs(other) + np.abs(mine) @ np.abs(claim.slopes.T) + np.abs(claim.offsets)
+        away = np.abs(other - (mine @ claim.slopes.T + claim.offsets)) + 2 * gamma(claim.rank + 4) * size
+        return np.asarray(~(away <= claim.residuals).all(axis=1))
 
 
 def volume_radius(axes: np.ndarray) -> float:
@@ -267,24 +269,29 @@ def lower_bound(claim: EllipsoidClaim) -> tuple[float | None, str]:
     return 0.0, ""
 
 
+def ellipsoid_fields(files: ModelFiles, *, soft: bool) -> dict[str, Any]:
+    """The fields of an ``EllipsoidClaim``; soft: as in ``AnyClaim``."""
+    arrays, r = files.arrays, len(files.arrays["centre"])
+    return {
+        **any_claim(files, WHOLE, soft=soft),
+        "y": np.ones(len(arrays["alpha"]), np.int64),
+        "centre": arrays["centre"],
+        "axes": arrays["axes"],
+        "alpha": arrays["alpha"],
+        "only": cast("Ellipsoid", files.record).only,
+        "span_columns": arrays.get("span_columns", np.arange(r)),
+        "slopes": arrays.get("span_slopes", np.zeros((0, r))),
+        "offsets": arrays.get("span_offsets", np.zeros(0)),
+        "residuals": arrays.get("span_residuals", np.zeros(0)),
+    }
+
+
 class EllipsoidKind(Kind[EllipsoidClaim]):
     """Every row that counts is within the ellipsoid, and the coreset allows none of less volume."""
 
     def claim(self, files: ModelFiles) -> EllipsoidClaim:
         """The ellipsoid, the weights of its coreset, and the flat of its rows."""
-        arrays, r = files.arrays, len(files.arrays["centre"])
-        shared = any_claim(files, WHOLE, soft=False) | {"y": np.ones(len(arrays["alpha"]), np.int64)}
-        return EllipsoidClaim(
-            **shared,
-            centre=arrays["centre"],
-            axes=arrays["axes"],
-            alpha=arrays["alpha"],
-            only=cast("Ellipsoid", files.record).only,
-            span_columns=arrays.get("span_columns", np.arange(r)),
-            slopes=arrays.get("span_slopes", np.zeros((0, r))),
-            offsets=arrays.get("span_offsets", np.zeros(0)),
-            residuals=arrays.get("span_residuals", np.zeros(0)),
-        )
+        return EllipsoidClaim(**ellipsoid_fields(files, soft=False))
 
     def same_classes(self, claim: EllipsoidClaim, rows: Rows) -> Check:
         """Whether the store has the class whose rows count."""

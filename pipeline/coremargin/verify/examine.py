@@ -16,6 +16,7 @@ registry.py, and reads from top to bottom: the claim, the scan, the bounds, the 
 - ball.py: the distance of the farthest row; the spread of the coreset by its dual weights, which no smaller ball has.
 - ellipsoid.py: the level of the outermost row; the determinant of the coreset's covariance, which bounds all volumes.
 - soft_ball.py: the squared distances of all rows; the spread of all rows by their dual weights.
+- soft_ellipsoid.py: the squared levels of all rows; the determinant of their covariance by their dual weights.
 - kernel_ball.py: the distances of all rows in a kernel's feature space; the spread of the coreset there.
 - crammer_singer.py: both bounds of a hard or soft margin of several classes, over pairs of row and rival.
 - kernel.py: bounds of functions of a kernel.

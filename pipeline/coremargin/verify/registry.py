@@ -25,6 +25,7 @@ KINDS = {
     "kernel": "coremargin.verify.kernel",
     "ball": "coremargin.verify.ball",
     "ellipsoid": "coremargin.verify.ellipsoid",
+    "soft_ellipsoid": "coremargin.verify.soft_ellipsoid",
     "soft_ball": "coremargin.verify.soft_ball",
     "kernel_ball": "coremargin.verify.kernel_ball",
     "active": "coremargin.verify.active.kind",

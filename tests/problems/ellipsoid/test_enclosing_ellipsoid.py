@@ -287,6 +287,19 @@ def test_little_memory_takes_more_reads_and_proves_the_same(room: int) -> None:
     assert volume_radius(states[-1].best, states[-1].frame, float(reached)) <= states[-1].upper
 
 
+@pytest.mark.parametrize(("far", "columns"), [(1e6, slice(None)), (1e9, slice(1)), (1e12, slice(1))])
+def test_a_row_very_far_from_the_sample_has_a_frame_of_its_own(far: float, columns: slice) -> None:
+    """In that of the sample, float64 would have no digits left for the other rows; columns of unlike scales."""
+    x = np.random.default_rng(5).standard_normal((4000, 4)) * [1, 1e-6, 1e4, 1]
+    x[777, columns] *= far
+    states, reads = states_of(EnclosingEllipsoid(ArraySource(x, chunk_rows=50), 1e-6, sample_bytes=4000))
+    lower, upper, _ = solve(x)
+    assert (states[-1].status, states[-1].frame.rank) == ("certified", 4)
+    assert reads <= 2.1
+    assert states[-1].lower <= upper * (1 + 1e-12)
+    assert lower <= states[-1].upper * (1 + 1e-12)
+
+
 def test_one_class_of_a_labelled_source() -> None:
     """Only its rows count, in the frame, the sample and the scans."""
     rows = rows_like("normal", 5000, 3)

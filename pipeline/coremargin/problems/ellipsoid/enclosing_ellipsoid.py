@@ -13,7 +13,8 @@ The algorithm, in the order of this file, is that of the enclosing ball (problem
     frame and in the newest ellipsoid, would not prove to lie inside once the ellipsoid stops moving.
 3.  *Certificate.* If the bounds that stages left (block_bounds.py) prove the last ellipsoid, one read was enough.
 4.  *Scans.* Otherwise the chunks whose bounds prove too little are read again, until the bounds meet.
-5.  *A row off the span* enlarges it. The frame is made again of the rows in memory, and all chunks are read again.
+5.  *A row off the span* enlarges it, and one that is very far from the sample leaves float64 too few digits in its
+    frame. The frame is made again of the rows in memory, and all chunks are read again.
 6.  *Warm start.* With the working set and the block bounds of an earlier commit, only new rows are read, and what they
     leave unproven.
 """
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     from coremargin.data.difference import Difference
     from coremargin.engine.allowance import Allowance
     from coremargin.maths.margin import Array
+    from coremargin.maths.rows import Rows
 
 STATUSES = ("running", "certified", "stalled")
 #: How many times as large as the stage before a stage is: small, for solves are cheap.
@@ -77,6 +79,8 @@ BINS, HIGH = 200, 1.25
 #: A solve ends when squared levels exceed the best by this share of epsilon, or by this share; stages are solved to
 #: less.
 SHARE_OF_EPSILON, TOLERANCE, STAGE_TOLERANCE = 0.1, 1e-10, 1e-5
+#: A level in the frame beyond which covariances lose too many digits there.
+FAR = 1e5
 #: Steps of refining a level, each by so many times.
 _REFINEMENTS, _FINER = 3, 64
 
@@ -307,8 +311,11 @@ class EnclosingEllipsoid(BaseProblem[EllipsoidState, LevelSummary]):
             state = replace(state, stage=state.stage + 1, histogram=histogram, in_stages=in_stages)
         if not len(grown):
             return replace(state, status="stalled") if not state.reading else state
-        if summary.off_span or not state.solved:
-            state = self._with_frame(state, summary.chunks, again=bool(summary.off_span))
+        far = state.solved and _farthest(state.frame, summary.sent.rows) > FAR
+        # What is left of the others may be too little for a span, as of rows 1e12 times as far out as all others.
+        far = far and frame_of(grown.rows, self.source.dtype).rank >= state.frame.rank
+        if summary.off_span or far or not state.solved:
+            state = self._with_frame(state, summary.chunks, again=bool(summary.off_span) or far)
             if not state.solved:
                 return state
         else:
@@ -323,7 +330,7 @@ class EnclosingEllipsoid(BaseProblem[EllipsoidState, LevelSummary]):
         return replace(state, status="stalled") if stalled else state
 
     def _with_frame(self, state: EllipsoidState, chunks: NDArray[np.int64], *, again: bool) -> EllipsoidState:
-        """The state in a frame of the rows in memory, solved; again: rows off the span were found, read all chunks.
+        """The state in a frame of the rows in memory, solved; again: the last frame did not suit, read all chunks.
 
         Otherwise all rows of the ``chunks`` that were read are in memory. Raises BadRow if all rows are equal.
         """
@@ -497,6 +504,12 @@ class EnclosingEllipsoid(BaseProblem[EllipsoidState, LevelSummary]):
             except BadRow:
                 raise CannotWarmStart("the outer rows that are left span less than all rows did") from None
         return self._certify(state)
+
+
+def _farthest(frame: Frame, rows: Rows) -> float:
+    """The largest level of rows in a frame; 0 of none."""
+    levels = [float(np.linalg.norm(frame.coordinates(dense(rows[tile])), axis=1).max()) for tile in tiles(rows)]
+    return max(levels, default=0.0)
 
 
 def safe_level(inner: Ellipsoid, outer: Ellipsoid, level: float) -> float:

@@ -128,7 +128,7 @@ class LevelProbe:
         summary = replace(self.empty(), upper=np.full((1, 2), -np.inf))
         if self.everything:
             return replace(summary, sent=_sent(ids, rows, np.flatnonzero(fresh)))
-        in_frame, level, residual, off = self._levels(rows)
+        in_frame, level, residual, off = measure_levels(rows, self.frame, self.ellipsoid)
         score = np.minimum(in_frame / self.cut_reference, level / self.cut_centre)
         chosen = np.flatnonzero(fresh & (score > 1.0) & ~off)
         most = kept_of(1, self.keep * len(mine))
@@ -147,30 +147,31 @@ class LevelProbe:
             histogram=binned(level, self.high, self.bins),
         )
 
-    def _levels(self, rows: Rows) -> tuple[Array, Array, Array, NDArray[np.bool_]]:
-        """Levels (n,) in the frame and in the ellipsoid, residuals (d - r,), and which rows (n,) leave the flat most.
 
-        Of these at most one for each column: more would add nothing to the span.
-        """
-        count = rows.shape[0]
-        in_frame, level, off = np.empty(count), np.empty(count), np.zeros(count, bool)
-        others = self.frame.features - self.frame.rank
-        residual, worst, at = np.zeros(others), np.ones(others), np.full(others, -1)
-        for tile in tiles(rows):
-            x = dense(rows[tile])
-            z = self.frame.coordinates(x)
-            in_frame[tile] = np.sqrt(np.einsum("ij,ij->i", z, z))
-            level[tile] = self.ellipsoid.levels(z)
-            if others and len(x):
-                away, allowed = self.frame.residuals(x)
-                excess = away / np.maximum(allowed, np.finfo(float).tiny)
-                inside = (excess <= 1.0).all(axis=1)
-                residual = np.maximum(residual, away[inside].max(axis=0, initial=0.0))
-                first = excess.argmax(axis=0)
-                more = excess[first, np.arange(others)] > worst
-                worst[more], at[more] = excess[first, np.arange(others)][more], tile.start + first[more]
-        off[at[at >= 0]] = True
-        return in_frame, level, residual, off
+def measure_levels(rows: Rows, frame: Frame, ellipsoid: Ellipsoid) -> tuple[Array, Array, Array, NDArray[np.bool_]]:
+    """Levels (n,) in the frame and in the ellipsoid, residuals (d - r,), and which rows (n,) leave the flat most.
+
+    Of these at most one for each column: more would add nothing to the span.
+    """
+    count = rows.shape[0]
+    in_frame, level, off = np.empty(count), np.empty(count), np.zeros(count, bool)
+    others = frame.features - frame.rank
+    residual, worst, at = np.zeros(others), np.ones(others), np.full(others, -1)
+    for tile in tiles(rows):
+        x = dense(rows[tile])
+        z = frame.coordinates(x)
+        in_frame[tile] = np.sqrt(np.einsum("ij,ij->i", z, z))
+        level[tile] = ellipsoid.levels(z)
+        if others and len(x):
+            away, allowed = frame.residuals(x)
+            excess = away / np.maximum(allowed, np.finfo(float).tiny)
+            inside = (excess <= 1.0).all(axis=1)
+            residual = np.maximum(residual, away[inside].max(axis=0, initial=0.0))
+            first = excess.argmax(axis=0)
+            more = excess[first, np.arange(others)] > worst
+            worst[more], at[more] = excess[first, np.arange(others)][more], tile.start + first[more]
+    off[at[at >= 0]] = True
+    return in_frame, level, residual, off
 
 
 def _sent(ids: NDArray[np.int64], rows: Rows, chosen: NDArray[np.intp]) -> SentRows:

@@ -1,4 +1,4 @@
-"""The HTML page of an ellipsoid of least volume: bounds, distances of all rows, the rows on the surface."""
+"""The HTML page of an ellipsoid of least volume, or of a soft one: bounds, distances of all rows, rows of the proof."""
 
 from __future__ import annotations
 
@@ -28,9 +28,12 @@ def page_of(folder: Path, name: str) -> str:
     """The page of a model's folder. Raises DataError if it does not hold a readable model."""
     model, run, records = page.read_folder(folder, FILE)
     with open_arrays(folder) as arrays:
-        support = {name: arrays[name] for name in ("centre", "axes", "alpha", "coreset_ids")}
+        known = {name: arrays[name] for name in ("centre", "axes", "alpha", "coreset_ids")}
         columns = arrays["span_columns"] if "span_columns" in arrays else np.arange(model["features"])
-        return render(model, run, records, support, rows_of_proof(model, arrays), columns, name=name)
+        if "square" in arrays:  # of a soft one, whose model does not have the rows of its proof
+            known["square"] = arrays["square"]
+            return render(model, run, records, known, np.zeros((0, model["features"])), columns, name=name)
+        return render(model, run, records, known, rows_of_proof(model, arrays), columns, name=name)
 
 
 def render(
@@ -45,13 +48,16 @@ def render(
 ) -> str:
     """The page as text.
 
-    support: centre (r,), axes (r, r), alpha and coreset_ids (m,). rows (m, d): those of the coreset. columns (r,):
-    those that the ellipsoid is about.
+    support: centre (r,), axes (r, r), alpha and coreset_ids (m,), and of a soft ellipsoid square (1,). rows (m, d):
+    those of the coreset, or none. columns (r,): those that the ellipsoid is about.
     """
     claims = pages.claims_of(model, name)
     one, rank = Ellipsoid(support["centre"], support["axes"]), len(columns)
     mine = dense(take_columns(rows, columns)) if rows.shape[0] else np.zeros((0, rank))
+    soft = "square" in support
     level = None if claims.upper is None else claims.upper / one.volume_radius
+    if soft and level is not None:
+        level = float(np.sqrt(support["square"][0]))
     shares = [of_volumes(row, rank) for row in records]
     counted = rounds.counted
     bounds = rounds.bare_bounds(claims.precision)[:2]
@@ -59,9 +65,13 @@ def render(
     table = (
         *(rounds.NUMBER, rounds.KIND, *bounds, gap),
         *(
-            counted("Working set", "working_set_rows"),
-            counted("Coreset", "coreset_rows"),
-            counted("New rows", "new_rows"),
+            (counted("Band rows", "new_rows"), counted("Named rows", "coreset_rows"))
+            if soft
+            else (
+                counted("Working set", "working_set_rows"),
+                counted("Coreset", "coreset_rows"),
+                counted("New rows", "new_rows"),
+            )
         ),
         *(*rounds.CHUNKS, *rounds.COSTS),
     )
@@ -75,7 +85,7 @@ def render(
         outline = one.centre + np.linalg.solve(one.factor, circle(np.zeros(2), level).T).T
         drawn["picture"] = charts.drawings(charts.HALF, partial(picture, outline, one.centre, mine, "ellipse"))
     digits = precision_for(None, level)
-    away = one.levels(mine) if len(mine) else np.zeros(len(support["alpha"]))
+    away = one.levels(mine) if len(mine) else np.full(len(support["alpha"]), np.nan if soft else 0.0)
     view |= claims.view() | enclosed_view(model, run, level, digits) | support_view(support, away)
     view |= {
         "charts": drawn,
@@ -84,8 +94,10 @@ def render(
         "columns": [int(column) for column in columns],
         "level": level,
         "digits": digits,
+        "nu": (model.get("parameters") or {}).get("nu"),
     }
-    return page.template("problems/ellipsoid/report.html.j2").render(view)
+    kind = "soft_ellipsoid" if soft else "ellipsoid"
+    return page.template(f"problems/{kind}/report.html.j2").render(view)
 
 
 def of_volumes(row: Json, rank: int) -> dict[str, Any]:

@@ -35,7 +35,7 @@ Nu = Annotated[
     Meta(
         gt=0,
         lt=1,
-        description="With --one-class ball: the share of the rows that may lie outside, for rows with outliers.",
+        description="With --one-class: the share of the rows that may lie outside, for rows with outliers.",
         extra={"metavar": "SHARE"},
     ),
 ]

@@ -53,6 +53,7 @@ from coremargin.problems.soft_ball.probe import SphereProbe, SphereSummary
 
 if TYPE_CHECKING:
     from coremargin.data.difference import Difference
+    from coremargin.data.source import Source
     from coremargin.maths.rows import Rows
     from coremargin.maths.soft_ball import BandSolution
     from coremargin.maths.soft_ball import SoftBall as Ball
@@ -175,15 +176,7 @@ class SoftBall(BaseProblem[SoftBallState, SphereSummary]):
     @cached_property
     def box(self) -> float:
         """C of a row of weight 1: 1 / (nu sum_i s_i); infinite for weights that ``check`` refuses."""
-        source = self.source
-        if not source.chunks or source.weights(0) is None:
-            return 1.0 / (self.nu * self.enclosed.count)
-        total = self.nu * math.fsum(
-            float(weights[self.enclosed.mask(chunk)].sum())
-            for chunk in range(source.chunks)
-            if (weights := source.weights(chunk)) is not None
-        )
-        return 1.0 / total if total >= SMALLEST_TOTAL else math.inf
+        return box_of(self.source, self.enclosed, self.nu)
 
     # Sizes
 
@@ -579,7 +572,7 @@ class SoftBall(BaseProblem[SoftBallState, SphereSummary]):
         """Where the next scan looks: at the band's solution or, where the last one was worse, half as far away."""
         if move is None:  # the band missed the radius beyond which a share nu of the weight lies
             high = 2.0 * state.high if summary.masses[-1] >= 1.0 else state.high
-            return replace(state, square=_square_of_mass(summary.masses, state.high), high=high)
+            return replace(state, square=square_of_mass(summary.masses, state.high), high=high)
         if improved or np.isinf(summary.nearest[0]):  # or all rows were sent
             centre, widen = state.centre + move, state.widen
         else:
@@ -663,7 +656,19 @@ class SoftBall(BaseProblem[SoftBallState, SphereSummary]):
         return replace(state, best_square=old.best_square, high=old.high, sample_bytes=difference.nbytes)
 
 
-def _square_of_mass(masses: Array, high: float) -> float:
+def box_of(source: Source, counted: EnclosedRows, nu: float) -> float:
+    """C of a row of weight 1: 1 / (nu sum_i s_i) over the rows that count; infinite for weights too small."""
+    if not source.chunks or source.weights(0) is None:
+        return 1.0 / (nu * counted.count)
+    total = nu * math.fsum(
+        float(weights[counted.mask(chunk)].sum())
+        for chunk in range(source.chunks)
+        if (weights := source.weights(chunk)) is not None
+    )
+    return 1.0 / total if total >= SMALLEST_TOTAL else math.inf
+
+
+def square_of_mass(masses: Array, high: float) -> float:
     """The r beyond which a mass of 1 lies, from the masses (bins,) of distances from 0 to ``high``."""
     beyond = np.append(np.cumsum(masses[::-1])[::-1], 0.0)
     place = max(0, int(np.searchsorted(-beyond, -1.0, side="right")) - 1)

@@ -1,0 +1,46 @@
+"""A trained soft ellipsoid: its centre, axes and radius, and what gives all rows their dual weights.
+
+On disk it is a folder as ``EllipsoidModel`` has it, with problem "soft_ellipsoid" in ``model.json``, without the
+coreset's rows and, in ``arrays.npz``,
+
+    square              (1,) the square of the radius
+    reference_centre    (r,) and reference_axes (r, r): the ellipsoid that separates rows with dual weight C from rows
+                        without any
+    threshold           (1,) the squared level of its surface
+    alpha               (m,) dual weights of the rows coreset_ids (m,), for which that surface says nothing
+"""
+
+from __future__ import annotations
+
+import math
+
+from coremargin.models.ellipsoid import EllipsoidModel
+
+
+class SoftEllipsoidModel(EllipsoidModel):
+    """The ellipsoid of least volume for the mean square of the levels of the farthest share nu of the rows.
+
+    Its radius is the Mahalanobis distance beyond which that share lies; ``predict`` gives 1 for rows inside of it and
+    -1 for others.
+    """
+
+    WHAT = "a soft ellipsoid"
+
+    @property
+    def nu(self) -> float:
+        """The share of the rows that may lie outside."""
+        return float(self.record["parameters"]["nu"])
+
+    @property
+    def radius(self) -> float:
+        """The Mahalanobis distance from the centre at which ``predict`` changes."""
+        return math.sqrt(float(self.array("square")[0]))
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}({self.status}: nu {self.nu!r}, {self.rows:,} rows x {self.features:,} features, "
+            f"rank {self.rank}, {self.bounds_text()}, {self.certificate.coreset_rows:,} coreset rows)"
+        )
+
+
+MODEL_CLASS = SoftEllipsoidModel
