@@ -116,7 +116,7 @@ def _measure(group: Group, what: str, path: Path, settings: Settings, **options:
 
 
 def _store(settings: Settings, draw: Draw, features: int, planted: int = 0) -> Path:
-    """Unlabelled rows, some of them moved far outside. Used again if it is there."""
+    """Unlabelled rows in 400 chunks, some of them moved far outside. Used again if it is there."""
     name = f"{draw.__name__}-{settings.rows}x{features}-{planted}.zarr"
     path = settings.work / name
     if path.exists():
@@ -124,7 +124,7 @@ def _store(settings: Settings, draw: Draw, features: int, planted: int = 0) -> P
     rng = np.random.default_rng(1)
     rows = draw(rng, settings.rows, features)
     rows[rng.choice(len(rows), planted, replace=False)] *= 4
-    with StoreWriter.create(path, features=features) as writer:
+    with StoreWriter.create(path, features=features, chunk_rows=max(1, settings.rows // 400)) as writer:
         writer.write(rows, None, origin=draw.__name__)
     return path
 
