@@ -21,7 +21,7 @@ from coremargin.learn.train import Progress, train_job
 from coremargin.maths.hard_margin import solve_hard_margin
 from coremargin.problems.hard.strategies.linear_program import ENOUGH, FIRST, ROWS
 from coremargin.problems.hard.strategies.perceptron import Perceptron
-from coremargin.problems.hard.strategies.walk import WalkBlock
+from coremargin.problems.hard.strategies.iterative import RowBlock, Task
 from coremargin.problems.registry import new_job
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def test_the_perceptron_is_the_algorithm_of_the_lecture(
     words: dict[str, Any] = {"strategy": "perceptron", "intercept": intercept, "epsilon": 1e-12}
     model = coremargin.train(store, out=tmp_path / "m", **words)
     run, margins = run_of(tmp_path / "m"), y * (X @ w + constant * last)
-    walk = run["walk"]
+    walk = run["own"]
     assert (walk["updates"], walk["passes"], run["working_set_rows"]) == (mistakes, passes, len(added))
     low, high = margins[y > 0].min(), margins[y < 0].min()
     own = ((low + high) / 2 if intercept else min(low, high)) / np.linalg.norm(w)
@@ -103,7 +103,7 @@ def test_a_walk_is_the_same_in_blocks_of_any_size(make_separable: Maker) -> None
         touched = list[int]()
         for first, end in zip((0, *ends), (*ends, 700), strict=True):
             part = slice(first, end)
-            block = WalkBlock(X[part].astype(np.float64), y[part], np.arange(first, end), "rows")
+            block = RowBlock(X[part].astype(np.float64), y[part], np.arange(first, end), "rows")
             carried, here = rule.walk(block, carried)
             touched += (here + first).tolist()
         return carried, touched
