@@ -238,7 +238,10 @@ def _explain(message: str, data: Any, where: str, info: Any) -> str:
     place = f"{_place(where, names[:-1])}: {names[-1]}"
     found, choices = _look_up(data, names), choices_of(info, names)
     if text.startswith("Invalid enum value") and choices:
-        text += f"; expected {either(choices, number=takes_number(info, names))}"
+        word = text.partition("'")[2].rstrip("'")
+        close = difflib.get_close_matches(word, [str(choice) for choice in choices], n=1)
+        text += f"; did you mean {close[0]!r}?" if close else ";"
+        text += f" expected {either(choices, number=takes_number(info, names))}"
     text = text[0].lower() + text[1:]
     for word, replacement in (("`object`", "a table"), ("`array`", "a list"), ("`", ""), (" | null", "")):
         text = text.replace(word, replacement)

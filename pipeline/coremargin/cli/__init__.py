@@ -14,6 +14,7 @@ import click
 
 from coremargin.cli import (
     coefficients,
+    compare,
     export,
     ingest,
     kinds,
@@ -77,6 +78,7 @@ for _module in (
     stores,
     store_changes,
     train,
+    compare,
     *kinds.modules(),
     model_use,
     show,
