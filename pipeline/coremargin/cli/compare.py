@@ -10,7 +10,7 @@ import click
 
 from coremargin.cli.common import PATH, cluster_option, json_option, quiet_option
 from coremargin.cli.printing import print_json, print_lines
-from coremargin.errors import OutputError
+from coremargin.errors import UsageError
 
 if TYPE_CHECKING:
     from coremargin.learn.compare import Comparison, Run
@@ -61,7 +61,7 @@ def compare(store: Path, **options: Any) -> None:
     names, out, quiet = names_of(options["strategies"]), options["out"], options["quiet"] or options["as_json"]
     limit = None if options["limit"] == "none" else parse_seconds(options["limit"])
     if out is not None and out.exists() and not options["overwrite"]:
-        raise OutputError(f"{out} exists; --overwrite replaces it")
+        raise UsageError(f"{out} exists; --overwrite replaces it")
     source = Store.open(store)
     with executor_of(source, options["cluster"]) as executor:
         found = run(

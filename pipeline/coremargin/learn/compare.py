@@ -1,7 +1,7 @@
 """The strategies of the hard margin on the same rows, compared by what they prove.
 
 Every strategy runs until its own hyperplane is certified, its own rule ends it, or a limit is reached. A limit in reads
-gives the same table on any machine; one in seconds does not.
+gives the same table on any machine, but for any-violator, whose scans end early; one in seconds does not.
 """
 
 from __future__ import annotations

@@ -57,8 +57,8 @@ class QuadraticProgram(Strategy):
             return ""
         shape = f"{n:,} x {n:,}" if self.dual else f"{n:,} x {d + 1:,}"
         return (
-            f"its program has {shape} numbers, {format_size(need)}, and memory is {format_size(memory)}; give more memory, or use "
-            f"strategy 'fast', which has the same solution"
+            f"its program has {shape} numbers, {format_size(need)}, and memory is {format_size(memory)}; give more "
+            f"memory, or use strategy 'fast', which has the same solution"
         )
 
     def first(self, source: Source, codes: tuple[int, int]) -> Sample:
