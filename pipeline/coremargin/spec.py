@@ -218,17 +218,20 @@ def _member(data: Any, union: inspect.UnionType, where: str, path: tuple[str, ..
 
 def unknown_key(where: str, key: str, known: Sequence[str]) -> SpecError:
     """The error for an unknown key, with the most similar known one."""
-    return SpecError(f"{where}: unknown key {cut(repr(key))}{_nearest(key, known)}")
+    return SpecError(f"{where}: unknown key {cut(repr(key))}{nearest(key, known)}known: {', '.join(known)}")
 
 
 def unknown_word(where: str, key: str, word: object, known: Sequence[str]) -> SpecError:
     """The error for an unknown value, with the most similar known one."""
-    return SpecError(f"{where}: {key} = {cut(repr(word))} is not known{_nearest(str(word), known)}")
+    return SpecError(
+        f"{where}: {key} = {cut(repr(word))} is not known{nearest(str(word), known)}known: {', '.join(known)}"
+    )
 
 
-def _nearest(word: str, known: Sequence[str]) -> str:
-    close = difflib.get_close_matches(word, known, n=1)
-    return (f"; did you mean {close[0]!r}?" if close else ";") + f" known: {', '.join(known)}"
+def nearest(word: str, known: Iterable[Any]) -> str:
+    """The most similar known word as a question, for the middle of a message: "; did you mean ...? " or "; "."""
+    close = difflib.get_close_matches(word, [str(one) for one in known], n=1)
+    return f"; did you mean {close[0]!r}? " if close else "; "
 
 
 def _explain(message: str, data: Any, where: str, info: Any) -> str:
@@ -244,7 +247,8 @@ def _explain(message: str, data: Any, where: str, info: Any) -> str:
     place = f"{_place(where, names[:-1])}: {names[-1]}"
     found, choices = _look_up(data, names), choices_of(info, names)
     if text.startswith("Invalid enum value") and choices:
-        text += f"; expected {either(choices, number=takes_number(info, names))}"
+        text += nearest(text.partition("'")[2].rstrip("'"), choices)
+        text += f"expected {either(choices, number=takes_number(info, names))}"
     text = text[0].lower() + text[1:]
     for word, replacement in (("`object`", "a table"), ("`array`", "a list"), ("`", ""), (" | null", "")):
         text = text.replace(word, replacement)

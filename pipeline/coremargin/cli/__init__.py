@@ -14,6 +14,7 @@ import click
 
 from coremargin.cli import (
     coefficients,
+    compare,
     export,
     ingest,
     init,
@@ -79,6 +80,7 @@ for _module in (
     store_changes,
     init,
     train,
+    compare,
     *kinds.modules(),
     model_use,
     show,

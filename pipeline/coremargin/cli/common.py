@@ -100,6 +100,8 @@ OPTION_GROUPS: dict[str, tuple[str, ...]] = {
         "--outlier-search",
         "--relative-margin",
         "--strategy",
+        "--centre",
+        "--pick",
         "--scaling",
         "--method",
         "--error",

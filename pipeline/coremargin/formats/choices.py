@@ -4,7 +4,30 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-Strategy = Literal["fast", "paper", "any-violator", "perceptron", "lp"]
+Strategy = Literal[
+    "fast",
+    "paper",
+    "any-violator",
+    "perceptron",
+    "raw-perceptron",
+    "averaged-perceptron",
+    "romma",
+    "aggressive-romma",
+    "alma",
+    "alma-p",
+    "kowalczyk",
+    "slab",
+    "cutting-planes",
+    "lp",
+    "primal-qp",
+    "dual-qp",
+    "chunking",
+    "osuna",
+    "smo",
+    "cvm",
+]
+Centre = Literal["perceptron", "chebyshev", "ep", "hit-and-run", "billiard", "dikin"]
+ErrorPick = Literal["largest", "smallest", "random"]
 ScalingKind = Literal["standard", "minmax", "maxabs", "rownorm", "ellipsoid"]
 #: The scaling that does not follow from the statistics of a store: all rows are read to find it.
 ELLIPSOID_SCALING: Final = "ellipsoid"

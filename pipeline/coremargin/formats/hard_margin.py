@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 
 from msgspec import UNSET, UnsetType
 
+from coremargin.formats.choices import Centre, ErrorPick
 from coremargin.formats.fleet_record import FleetRecord, Gamma, Gammas
 from coremargin.formats.model_arrays import Numbers, Schema
 from coremargin.formats.model_record import WHOLE, Folds, HyperplaneParameters, Seed, TwoClasses, View
@@ -31,12 +32,19 @@ class HardFleet(FleetRecord, frozen=True, kw_only=True, tag_field="problem", tag
     parameters: HardFleetParameters
 
 
+class HardMarginParameters(HyperplaneParameters, frozen=True, kw_only=True):
+    """What was asked for; centre, pick: of cutting planes."""
+
+    centre: Centre | UnsetType = UNSET
+    pick: ErrorPick | UnsetType = UNSET
+
+
 class HardMargin(TwoClasses, frozen=True, kw_only=True, tag_field="problem", tag="hard_margin"):
     """A hard margin; ``view`` is that of a member of a fleet."""
 
     FLEET: ClassVar[type[FleetRecord]] = HardFleet
 
-    parameters: HyperplaneParameters
+    parameters: HardMarginParameters
     view: View = WHOLE
 
     def schema(self, names: frozenset[str]) -> Schema:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from coremargin.engine.checkpoint import Begin
-    from coremargin.formats.choices import Loss, MapKind, ScalingKind, Strategy
+    from coremargin.formats.choices import Centre, ErrorPick, Loss, MapKind, ScalingKind, Strategy
     from coremargin.maths.kernel.functions import KernelFunction
     from coremargin.models.fleet import AnyModel
     from coremargin.problems.outliers.kind import Search
@@ -75,6 +75,8 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
     only: str | int | float | bool | None = None,
     nu: float | None = None,
     strategy: Strategy | None = None,
+    centre: Centre | None = None,
+    pick: ErrorPick | None = None,
     scaling: ScalingKind | None = None,
     map: MapKind | None = None,  # noqa: A002 - the job's word
     components: int | None = None,
@@ -167,10 +169,13 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
     nu : float, optional
         With ``one_class``, the share of the rows that may lie outside, above 0 and below 1 (``SoftBallJob``,
         ``SoftEllipsoidJob``); None: none may.
-    strategy : {"fast", "paper", "any-violator", "perceptron", "lp"}, optional
-        For hard margins (``HardMarginJob``): "paper" is Figure 1 of [1]_, with one new row per scan; "any-violator"
-        takes the first violator; "perceptron" passes over the rows until it makes no mistake; "lp" solves linear
-        programs; None: "fast".
+    strategy : str, optional
+        For hard margins (``HardMarginJob``): "fast", or a published algorithm, such as "paper", Figure 1 of [1]_, with
+        one new row per scan; all end with the same certificate. The guide lists them. None: "fast".
+    centre : {"perceptron", "chebyshev", "ep", "hit-and-run", "billiard", "dikin"}, optional
+        Query point of strategy "cutting-planes"; None: "perceptron".
+    pick : {"largest", "smallest", "random"}, optional
+        Error of the row that becomes the next of these planes; None: "largest".
     scaling : {"standard", "minmax", "maxabs", "rownorm", "ellipsoid"}, optional
         Scale rows as they are read, with statistics of the store; part of the model. "ellipsoid": rows in the metric of
         the ellipsoid of least volume around them, which takes a read before; an ellipsoidal machine [4]_.
@@ -266,6 +271,8 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
         "only": only,
         "nu": nu,
         "strategy": strategy,
+        "centre": centre,
+        "pick": pick,
         "scaling": scaling,
         "map": map,
         "components": components,

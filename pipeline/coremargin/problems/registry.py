@@ -153,7 +153,8 @@ def _refuse_choices_of_others(kind: AnyKind, key: str, value: Any, where: str) -
     if isinstance(value, str):
         known = dict.fromkeys(choice for some in (own, *choices.values()) for choice in some)
         number = specs.takes_number(inspect.type_info(kind.job), [key])
-        raise SpecError(f"{where}: {key}: invalid enum value {value!r}; expected {specs.either(known, number=number)}")
+        expected = f"expected {specs.either(known, number=number)}"
+        raise SpecError(f"{where}: {key}: invalid enum value {value!r}{specs.nearest(value, known)}{expected}")
 
 
 def _named(kinds_: list[AnyKind]) -> str:

@@ -7,28 +7,57 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import daqp
 import numpy as np
 import pytest
 from scipy.optimize import linprog
 from scipy.sparse import csr_array
+from sklearn.svm import SVC
 
 import coremargin
+from coremargin.data.arrays import ArraySource
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.engine.executors import InProcess
 from coremargin.errors import BadRow, Interrupted, SpecError
+from coremargin.learn.compare import compare
 from coremargin.learn.train import Progress, train_job
+from coremargin.maths.active.cutting_planes import (
+    cutting_planes,
+    largest_error,
+    perceptron_cutting_planes,
+    smallest_error,
+)
+from coremargin.maths.active.slabs import slab_of_labelled
 from coremargin.maths.hard_margin import solve_hard_margin
+from coremargin.problems.hard.strategies.iterative import RowBlock
 from coremargin.problems.hard.strategies.linear_program import ENOUGH, FIRST, ROWS
 from coremargin.problems.hard.strategies.perceptron import Perceptron
-from coremargin.problems.hard.strategies.walk import WalkBlock
 from coremargin.problems.registry import new_job
 
 if TYPE_CHECKING:
     from coremargin.engine.protocols import Executor
 
 Maker = Callable[..., tuple[np.ndarray, np.ndarray]]
-STRATEGIES = ("perceptron", "lp")
+STRATEGIES = (
+    "perceptron",
+    "lp",
+    "raw-perceptron",
+    "averaged-perceptron",
+    "romma",
+    "aggressive-romma",
+    "alma",
+    "alma-p",
+    "kowalczyk",
+    "slab",
+    "cutting-planes",
+    "primal-qp",
+    "dual-qp",
+    "chunking",
+    "osuna",
+    "smo",
+    "cvm",
+)
 CHUNK_ROWS = 40
 
 
@@ -78,7 +107,7 @@ def test_the_perceptron_is_the_algorithm_of_the_lecture(
     words: dict[str, Any] = {"strategy": "perceptron", "intercept": intercept, "epsilon": 1e-12}
     model = coremargin.train(store, out=tmp_path / "m", **words)
     run, margins = run_of(tmp_path / "m"), y * (X @ w + constant * last)
-    walk = run["walk"]
+    walk = run["own"]
     assert (walk["updates"], walk["passes"], run["working_set_rows"]) == (mistakes, passes, len(added))
     low, high = margins[y > 0].min(), margins[y < 0].min()
     own = ((low + high) / 2 if intercept else min(low, high)) / np.linalg.norm(w)
@@ -96,14 +125,15 @@ def test_a_walk_is_the_same_in_blocks_of_any_size(make_separable: Maker) -> None
     """The numbers after two blocks are those after one; rows touched are positions in their block."""
     X, labels = make_separable(700, 3, margin=0.05)
     rule, y = Perceptron(), np.where(labels == max(labels), 1, -1).astype(np.int8)
-    begun = {"w": np.zeros(3), "last": np.array(0.0), "constant": np.array(2.0), "updates": np.array(0)}
+    numbers = {"last": 0.0, "late_last": 0.0, "constant": 2.0, "updates": 0, "seen": 0}
+    begun = {"w": np.zeros(3), "late": np.zeros(3)} | {name: np.array(value) for name, value in numbers.items()}
 
     def walked(*ends: int) -> tuple[Any, list[int]]:
         carried: Any = begun
         touched = list[int]()
         for first, end in zip((0, *ends), (*ends, 700), strict=True):
             part = slice(first, end)
-            block = WalkBlock(X[part].astype(np.float64), y[part], np.arange(first, end), "rows")
+            block = RowBlock(X[part].astype(np.float64), y[part], np.arange(first, end), "rows")
             carried, here = rule.walk(block, carried)
             touched += (here + first).tolist()
         return carried, touched
@@ -135,6 +165,208 @@ def test_linear_programs_are_those_of_the_lecture(tmp_path: Path, make_separable
     assert ENOUGH * t <= last["lower_now"] <= model.certificate.upper
     assert t <= model.certificate.upper * (1 + 1e-9)
     assert coremargin.verify(tmp_path / "m", store).ok
+
+
+def romma(Z: np.ndarray, y: np.ndarray, least: float) -> tuple[np.ndarray, int]:
+    """Li and Long's update by its definition, a quadratic program in two half-spaces; updates below ``least``."""
+    w, updates = np.zeros(Z.shape[1]), 0
+    while True:
+        before = updates
+        for x, sign in zip(Z, y, strict=True):
+            value = sign * (w @ x)
+            if value > 0 and value >= least:
+                continue
+            updates += 1
+            if not w.any():
+                w = sign * x / (x @ x)
+                continue
+            normals, ends = np.stack([w, sign * x]), np.array([w @ w, 1.0])
+            w, _, flag, _ = daqp.solve(np.eye(len(w)), np.zeros(len(w)), normals, np.full(2, 1e30), ends)
+            assert flag == 1
+        if updates == before:
+            return w, updates
+
+
+def alma(Z: np.ndarray, y: np.ndarray, alpha: float, p: float) -> tuple[np.ndarray, int]:
+    """Gentile's Figure 1, with its link functions."""
+    q, k, w = p / (p - 1), 1, np.zeros(Z.shape[1])
+
+    def link(v: np.ndarray, r: float) -> np.ndarray:
+        size = np.linalg.norm(v, r)
+        return v if not size else np.sign(v) * np.abs(v) ** (r - 1) / size ** (r - 2)
+
+    while True:
+        before = k
+        for x, sign in zip(Z / np.linalg.norm(Z, p, axis=1)[:, None], y, strict=True):
+            if sign * (w @ x) <= (1 - alpha) * np.sqrt(8) / alpha * np.sqrt((p - 1) / k):
+                w = link(link(w, q) + np.sqrt(2 / (p - 1) / k) * sign * x, p)
+                w = w / max(1.0, np.linalg.norm(w, q))
+                k += 1
+        if k == before:
+            return w, k - 1
+
+
+@pytest.fixture
+def with_constant(make_separable: Maker) -> tuple[np.ndarray, list[Any], np.ndarray, np.ndarray]:
+    """Rows X (120, 3), their labels, signs, and the rows with the constant."""
+    X, labels = make_separable(120, 3, margin=0.3)
+    y = np.where(labels == max(labels), 1, -1)
+    longest = np.linalg.norm(X.astype(np.float64), axis=1).max()
+    return X, list(labels), y, np.column_stack([X, np.full(len(X), longest)]).astype(np.float64)
+
+
+@pytest.fixture
+def own_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Strategies end by their own rules, certified or not."""
+    monkeypatch.setattr("coremargin.problems.hard.hard_margin.HardMargin._is_certified", lambda *_: False)
+
+
+def to_its_end(source: Any, strategy: str, epsilon: float, **options: Any) -> Any:
+    """A run of ``compare``: to the strategy's own end."""
+    return compare(source, InProcess(1), [strategy], epsilon=epsilon, reads=None, limit=None, **options).runs[0]
+
+
+def own_margin(X: np.ndarray, y: np.ndarray, w: np.ndarray) -> float:
+    """The margin of a direction at its best offset."""
+    values = y * (X.astype(np.float64) @ w)
+    return float((values[y > 0].min() + values[y < 0].min()) / 2 / np.linalg.norm(w))
+
+
+@pytest.mark.usefixtures("own_rule")
+@pytest.mark.parametrize("strategy", ["romma", "aggressive-romma", "alma", "alma-p"])
+def test_online_algorithms_are_those_of_their_sources(with_constant: Any, strategy: str) -> None:
+    """Updates and hyperplane are those of a transcription; the theorem's bound holds for the best margin."""
+    X, labels, y, Z = with_constant
+    if strategy.startswith("alma"):
+        w, updates = alma(Z, y, 0.5, 2.0 if strategy == "alma" else 2 * np.log(4))
+    else:
+        w, updates = romma(Z, y, 1 - 0.5 if strategy == "aggressive-romma" else 0.0)
+    run = to_its_end(ArraySource(X, labels), strategy, 0.5)
+    assert run.updates == updates
+    assert run.points[-1].own == pytest.approx(own_margin(X, y, w[:-1]), rel=1e-5)
+    if run.updates_at_most is not None:
+        unit = Z / np.linalg.norm(Z, axis=1)[:, None]
+        best = solve_hard_margin(unit * y[:, None], np.ones(len(y), np.int8), intercept=False).upper
+        bound = 2 / best**2 * (2 / 0.5 - 1) ** 2 + 8 / 0.5 - 4 if strategy == "alma" else 1 / best**2
+        assert updates <= bound <= run.updates_at_most
+
+
+@pytest.mark.usefixtures("own_rule")
+@pytest.mark.parametrize("intercept", [True, False])
+def test_the_slab_is_that_of_remark_a(make_separable: Maker, *, intercept: bool) -> None:
+    """Steps and width are those of ``slab_of_labelled``; with and without an intercept."""
+    X, labels = make_separable(120, 3, margin=0.3)
+    y = np.where(labels == max(labels), 1, -1)
+    run = to_its_end(ArraySource(X, labels), "slab", 0.1, intercept=intercept)
+    best = solve_hard_margin(X, y, intercept=intercept)
+    assert run.points[-1].own >= 0.9 * best.upper
+    assert run.updates <= run.updates_at_most
+    if intercept:
+        slab = slab_of_labelled(X.astype(np.float64), y, 0.1)
+        assert run.updates == slab.steps
+        assert run.points[-1].own == pytest.approx(own_margin(X, y, slab.black - slab.white), rel=1e-5)
+
+
+@pytest.mark.usefixtures("own_rule")
+@pytest.mark.parametrize("intercept", [True, False])
+def test_kowalczyk_moves_a_hull_point_to_each_violating_row(make_separable: Maker, *, intercept: bool) -> None:
+    """Against a transcription on rows in order."""
+    X, labels = make_separable(80, 2, margin=0.4)
+    y, rows = np.where(labels == max(labels), 1, -1), X.astype(np.float64)
+    p, q = rows[y > 0][0], rows[y < 0][0] if intercept else np.zeros(2)
+    updates, before = 0, -1
+    while updates != before:
+        before = updates
+        for x, sign in zip(rows, y, strict=True):
+            w, middle = p - q, (p + q) / 2 if intercept else np.zeros(2)
+            if sign * (w @ (x - middle)) >= (1 - 0.1) * (w @ w) / (2 if intercept else 1):
+                continue
+            updates += 1
+            at, other, end = (p, q, x if intercept else sign * x) if sign > 0 or not intercept else (q, p, x)
+            along = end - at
+            at = at + min(1.0, max(0.0, (other - at) @ along / (along @ along))) * along
+            p, q = (at, q) if sign > 0 or not intercept else (p, at)
+    run = to_its_end(ArraySource(X, labels), "kowalczyk", 0.1, intercept=intercept)
+    assert run.updates == updates <= run.updates_at_most
+    assert run.points[-1].own >= 0.9 * solve_hard_margin(X, y, intercept=intercept).upper
+
+
+@pytest.mark.parametrize("pick", ["largest", "smallest", "random"])
+@pytest.mark.parametrize("centre", ["perceptron", "chebyshev", "ep"])
+def test_cutting_planes_are_algorithms_2_and_3(tmp_path: Path, with_constant: Any, centre: str, pick: str) -> None:
+    """With the largest and the smallest error, planes and updates are those of the transcription in memory."""
+    X, labels, y, Z = with_constant
+    store = stored(tmp_path, X, labels)
+    words: dict[str, Any] = {"strategy": "cutting-planes", "centre": centre, "pick": pick, "epsilon": 1e-12}
+    model = coremargin.train(store, out=tmp_path / "m", **words)
+    own = run_of(tmp_path / "m")["own"]
+    assert coremargin.verify(tmp_path / "m", store).ok
+    assert own["lower"] > 0
+    assert model.parameters["centre"] == centre
+    if pick == "random" or centre == "ep":
+        return
+    z = Z * y[:, None] / np.linalg.norm(Z, axis=1)[:, None]
+    choose = largest_error if pick == "largest" else smallest_error
+    if centre == "perceptron":
+        found = perceptron_cutting_planes(z, choose)
+        assert own["updates"] == sum(found.updates)
+        assert sum(found.updates) <= 1 / solve_hard_margin(z, np.ones(len(z), np.int8), intercept=False).upper ** 2
+    else:
+
+        def query(normals: np.ndarray) -> np.ndarray:
+            if not len(normals):
+                return np.zeros(4)
+            return np.asarray(solve_hard_margin(normals, np.ones(len(normals), np.int8), intercept=False).w)
+
+        found = cutting_planes(z, query, choose)
+        assert own["updates"] == len(found.planes)
+    assert own["lower"] == pytest.approx(own_margin(X, y, found.w[:-1]), rel=1e-5)
+
+
+@pytest.mark.usefixtures("own_rule")
+def test_core_vectors_are_balls_around_unit_rows(with_constant: Any) -> None:
+    """Rows, radius and end of a transcription with a QP solver; a small epsilon says little of the margin."""
+    X, labels, y, Z = with_constant
+    z = Z * y[:, None] / np.linalg.norm(Z, axis=1)[:, None]
+    core, centre, radius = list[int](), np.zeros(4), -1.0
+    while True:
+        values = z @ centre
+        distances = np.sqrt(1 - 2 * values + centre @ centre)
+        if radius >= 0 and distances.max() <= (1 + 1e-4) * radius:
+            break
+        core.append(int(values.argmin()))
+        v, *_ = daqp.solve(np.eye(4), np.zeros(4), z[core], np.full(len(core), 1e30), np.ones(len(core)))
+        centre, radius = v / (v @ v), float(np.sqrt(max(0.0, 1 - 1 / (v @ v))))
+    run = to_its_end(ArraySource(X, labels), "cvm", 1e-4)
+    assert run.updates == len(core)
+    assert run.points[-1].own == pytest.approx(own_margin(X, y, centre[:-1]), rel=1e-4)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("strategy", ["primal-qp", "dual-qp", "smo", "chunking", "osuna"])
+def test_exact_strategies_find_the_largest_margin(make_separable: Maker, strategy: str, *, intercept: bool) -> None:
+    """To within epsilon, by their own hyperplanes; SMO takes about as many steps as LIBSVM."""
+    X, labels = make_separable(400, 4, margin=0.1)
+    y = np.where(labels == max(labels), 1, -1)
+    run = to_its_end(ArraySource(X, labels, chunk_rows=60), strategy, 1e-3, intercept=intercept)
+    best = solve_hard_margin(X, y, intercept=intercept)
+    assert run.status == "certified"
+    assert (1 - 1e-3) * best.upper <= run.own <= best.upper * (1 + 1e-9)
+    if strategy == "smo" and intercept:
+        svc = SVC(C=1e10, kernel="linear", tol=1e-3).fit(X.astype(np.float64), y)
+        assert 1 / np.linalg.norm(svc.coef_) == pytest.approx(run.own, rel=1e-3)
+
+
+def test_programs_that_are_too_large_are_refused(make_separable: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With their size; not by running out of memory, or after hours."""
+    X, labels = make_separable(300, 4)
+    with pytest.raises(SpecError, match=r"strategy 'primal-qp': its program has 300 x 5 numbers, 11.7 KiB, and memory"):
+        coremargin.train(X, labels, strategy="primal-qp", memory="4kB")
+    monkeypatch.setattr("coremargin.problems.hard.strategies.quadratic_program.MOST_DUAL_ROWS", 299)
+    with pytest.raises(SpecError, match="a variable for each of 300 rows, at most 299"):
+        coremargin.train(X, labels, strategy="dual-qp")
+    with pytest.raises(SpecError, match="centre: only strategy 'cutting-planes' has one, found strategy 'fast'"):
+        coremargin.train(X, labels, centre="ep")
 
 
 @pytest.mark.specimens(1)
@@ -216,7 +448,7 @@ def test_what_a_strategy_cannot_do_is_refused_with_an_alternative(
     for words in ({"loss": "hinge"}, {"classes": "ovr"}, {"kernel": "rbf"}, {"outliers": 1}):
         with pytest.raises(SpecError, match=r"strategy: .* has none, found 'perceptron'; it belongs to a hard margin"):
             coremargin.train(X, labels, strategy="perceptron", **words)
-    with pytest.raises(SpecError, match="expected 'any-violator' or 'fast' or 'lp' or 'paper' or 'perceptron'"):
+    with pytest.raises(SpecError, match="did you mean 'perceptron'"):
         coremargin.train(X, labels, strategy="perceptrn")  # type: ignore[arg-type]
     X[7] = 0
     with pytest.raises(BadRow, match="row 7: a row of zeros has no direction"):

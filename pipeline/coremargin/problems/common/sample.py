@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from coremargin.data.parts import parts_of
 from coremargin.data.view import bytes_read
 from coremargin.maths.compact import compact, concatenate_and_free, in_smaller_form
-from coremargin.maths.rows import Rows, take
+from coremargin.maths.rows import Rows, concatenate, take
 from coremargin.maths.stopping import may_stop
 from coremargin.problems.common.classes import mask_zero_weights, zero_weight_error
 
@@ -142,3 +142,24 @@ def first_row(source: Source, codes: tuple[int, int]) -> Sample:
         if len(found.ids):
             return Sample([int(chunk)], found.ids[:1], found.rows[:1], found.signs[:1])
     raise zero_weight_error(source, codes[0])
+
+
+def first_row_of_each(source: Source, codes: tuple[int, int]) -> Sample:
+    """The first row of each class, and their chunks."""
+    counts, chunks = source.scalars().counts[:, list(codes)], list[int]()
+    ids, rows, signs = list[NDArray[np.int64]](), list[Rows](), list[NDArray[np.int8]]()
+    for k, sign in ((0, 1), (1, -1)):
+        for chunk in np.flatnonzero(counts[:, k]).tolist():
+            found = read_sample(source, [chunk], codes)
+            mine = np.flatnonzero(found.signs == sign)[:1]
+            if len(mine):
+                ids.append(found.ids[mine])
+                rows.append(take(found.rows, mine))
+                signs.append(found.signs[mine])
+                chunks.append(chunk)
+                break
+        else:
+            raise zero_weight_error(source, codes[k])
+    order = np.argsort(np.concatenate(ids))
+    known = np.concatenate(ids)[order], take(concatenate(rows), order), np.concatenate(signs)[order]
+    return Sample(sorted(set(chunks)), *known)

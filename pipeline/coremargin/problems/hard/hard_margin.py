@@ -13,7 +13,8 @@ The algorithm, in the order of this file:
 3.  *Certificate.* Block bounds hold, somewhat weakened, for later hypotheses too. If they prove the last hypothesis,
     one read of the store was enough.
 4.  *Scans.* Otherwise the chunks whose bounds prove too little are read again, until the bounds meet.
-5.  *Walks.* Strategies that carry numbers through the rows read one chunk after the other (``strategies/walk.py``).
+5.  *Passes.* Strategies that carry numbers from one update to the next read the store once a pass
+    (``strategies/iterative.py``).
 6.  *Warm start.* With the working set and the block bounds of an earlier commit, only changed rows are read, and chunks
 that the change leaves unproven.
 
@@ -33,6 +34,7 @@ from numpy.typing import NDArray
 
 from coremargin.engine.memory_need import MemoryNeed
 from coremargin.engine.problem import CannotWarmStart, Round
+from coremargin.errors import SpecError
 from coremargin.formats.model_files import NEAR_ROWS
 from coremargin.maths.hard_margin import hulls_meet, solve_hard_margin
 from coremargin.maths.margin import Array, best_offset, is_certified, lower_bound, smallest_projections
@@ -56,13 +58,22 @@ from coremargin.problems.common.warm_start import (
 from coremargin.problems.hard.block_bounds import BlockBounds, NearRows
 from coremargin.problems.hard.forecast import WARM_START_PACE, cuts, forecast
 from coremargin.problems.hard.probe import MarginProbe, MarginSummary, binned
-from coremargin.problems.hard.state import HardMarginState, Hypothesis, WalkState
+from coremargin.problems.hard.state import Carried, HardMarginState, Hypothesis, Progress
+from coremargin.problems.hard.strategies.cutting_planes import CuttingPlanes
+from coremargin.problems.hard.strategies.iterative import (
+    Iterative,
+    IterativeProbe,
+    IterativeSummary,
+    RowSearch,
+    Task,
+    Walk,
+)
 from coremargin.problems.hard.strategies.table import STRATEGIES
-from coremargin.problems.hard.strategies.walk import Walk, WalkProbe, WalkSummary
 
 if TYPE_CHECKING:
     from coremargin.data.difference import Difference
     from coremargin.engine.allowance import Allowance
+    from coremargin.formats.choices import Centre, ErrorPick
     from coremargin.formats.choices import Strategy as StrategyName
     from coremargin.problems.common.sample import Sample
     from coremargin.problems.hard.strategies.strategy import Strategy
@@ -85,28 +96,35 @@ ONE_OF, ENOUGH_FOR_STAGES = 5, 10
 
 
 @dataclass(frozen=True)
-class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | WalkSummary]):
+class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | IterativeSummary]):
     """Maximum-margin separation of two classes.
 
-    epsilon in (0, 1). working_set_bytes: memory for the rows of the working set. first_chunks: the chunks of the first
-    stage, where several problems are read together; None: ``sample_chunks``. near_share: the share of the rows, those
-    nearest to the hyperplane, that is cached with the model for a warm start.
+    epsilon in (0, 1). centre, pick: of cutting planes. working_set_bytes: memory for the rows of the working set.
+    first_chunks: the chunks of the first stage, where several problems are read together; None: ``sample_chunks``.
+    near_share: the share of the rows, those nearest to the hyperplane, that is cached with the model for a warm start.
+    to_its_end: a strategy with a hyperplane of its own goes on, even if the exact solution of its rows is certified,
+    until that one is, or its own rule ends it.
     """
 
     epsilon: float
     intercept: bool = True
     strategy: StrategyName = "fast"
+    centre: Centre = "perceptron"
+    pick: ErrorPick = "largest"
     working_set_bytes: int = 256 << 20
     sample_share: float = SAMPLE_SHARE
     sample_bytes: int = SAMPLE_BYTES
     first_chunks: tuple[int, ...] | None = None
     near_share: float = 0.0
+    to_its_end: bool = False
 
     # Sizes
 
     @property
     def rule(self) -> Strategy:
         """The strategy."""
+        if self.strategy == "cutting-planes":
+            return CuttingPlanes(self.centre, self.pick)
         return STRATEGIES[self.strategy]
 
     @property
@@ -158,7 +176,7 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
         """The state without any rows."""
         source = self.source
         empty = WorkingSet.nothing(source.features, source.dtype, sparse=source.sparse)
-        state = HardMarginState(
+        return HardMarginState(
             round=0,
             status="running",
             working_set=empty,
@@ -179,19 +197,26 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
             expected_move=np.zeros(source.features + 1),
             stages=self.stages.count if self.rule.staged else 0,
         )
-        return replace(state, walk=self._begin_walk()) if self.rule.walks else state
 
     def start(self) -> HardMarginState:
-        """The state without rows, if the first stage or a walk sends them; else the solution of the first rows."""
+        """The state without rows, if the first stage sends them; else with the strategy's first rows."""
         check_scale(self.source)
         class_weights(self.source, self.codes)  # raises LabelError for a class whose rows all have weight 0
+        if refusal := self.rule.refusal(self.source, self.working_set_bytes):
+            raise SpecError(f"strategy {self.strategy!r}: {refusal}")
         state = self.unsolved()
-        if self.rule.staged or self.rule.walks:
+        if self.rule.staged:
             return state
         found = self.rule.first(self.source, self.codes)
-        working_set = WorkingSet.unweighted(found.ids, found.rows, found.signs)
-        state = replace(state, sketch=working_set, new_rows=len(working_set), sample_bytes=found.nbytes(self.source))
-        return self._solve(state, working_set)
+        if found is not None:
+            working_set = WorkingSet.unweighted(found.ids, found.rows, found.signs)
+            state = replace(state, working_set=working_set, sketch=working_set, new_rows=len(working_set))
+            state = replace(state, sample_bytes=found.nbytes(self.source))
+        if isinstance(self.rule, Iterative):
+            task = Task(self.source, self.epsilon, self.intercept, state.working_set)
+            progress = self._first_pass(self.rule.begin(task))
+            return self._next_pass(state, progress) if found is not None else replace(state, progress=progress)
+        return self._solve(state, state.working_set)
 
     def begin(self, sample: Sample) -> HardMarginState:
         """The state after the first stage, given its rows, of both classes or of one."""
@@ -200,11 +225,11 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
 
     # Probes
 
-    def probe(self, state: HardMarginState) -> MarginProbe | AllRowsProbe | WalkProbe:
-        """The probe of the next stage, of the next chunk of a walk, or of the next scan."""
+    def probe(self, state: HardMarginState) -> MarginProbe | AllRowsProbe | IterativeProbe:
+        """The probe of the next stage, of the next chunk of a pass, or of the next scan."""
         source = self.source
-        if state.walk is not None:
-            return self._walk_probe(state, state.walk)
+        if state.progress is not None:
+            return self._pass_probe(state, state.progress)
         if state.reading:
             if state.stage == 0 and not state.warm_started:
                 return AllRowsProbe(self.codes, source.features, source.dtype.name, source.sparse)
@@ -213,8 +238,13 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
             chunks = np.flatnonzero(~self.skip(state))
             return self.rule.probe(self._stage_probe(state, chunks, last=True), state.best, self.epsilon)
         low, high = self._histogram_range(state)
-        plain = self._plain_probe(state, self._rows_sent, source.chunks)
-        return self.rule.probe(replace(plain, low=low, high=high), state.best, self.epsilon)
+        plain = replace(self._plain_probe(state, self._rows_sent, source.chunks), low=low, high=high)
+        return self._with_exact(state, plain) if len(state.exact) else self.rule.probe(plain, state.best, self.epsilon)
+
+    def _with_exact(self, state: HardMarginState, plain: MarginProbe) -> MarginProbe:
+        """The probe with the exact solution of the working set next to the strategy's own hypothesis."""
+        base = np.column_stack([state.newest.w, *([state.exact] if len(state.exact) else [])])
+        return replace(plain, base=base, mix=np.eye(base.shape[1]))
 
     def _plain_probe(self, state: HardMarginState, rows: int, chunks: int) -> MarginProbe:
         """A probe for the margins of the newest hypothesis and the ``rows`` lowest rows of ``chunks`` chunks."""
@@ -255,8 +285,8 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
 
     def skip(self, state: HardMarginState) -> NDArray[np.bool_]:
         """Chunks (c,) that the next scan skips: those of other stages or, after the first read, proven ones."""
-        if state.walk is not None:
-            return np.asarray(np.arange(self.source.chunks) != state.walk.chunk)
+        if state.progress is not None and isinstance(self.rule, Walk):
+            return np.asarray(np.arange(self.source.chunks) != state.progress.chunk)
         if not state.reading:
             proven = self.rule.skip(self.source, state, self.epsilon)
             # If all are proven without a certificate, the precision of float64 is exhausted: read all rows.
@@ -266,22 +296,22 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
         return skipped
 
     def ahead(self, state: HardMarginState) -> NDArray[np.intp]:
-        """The chunks of the stage after the next, or the chunk of a walk."""
-        if state.walk is not None:
-            return np.array([(state.walk.chunk + 1) % self.source.chunks])
+        """The chunks of the stage after the next, or the next chunk of a walk."""
+        if state.progress is not None and isinstance(self.rule, Walk):
+            return np.array([(state.progress.chunk + 1) % self.source.chunks])
         in_first_read = state.reading and not state.warm_started
         return self.stages.chunks(state.stage + 1) if in_first_read else super().ahead(state)
 
-    def enough(self, summary: MarginSummary | AllRows | WalkSummary) -> bool:
+    def enough(self, summary: MarginSummary | AllRows | IterativeSummary) -> bool:
         """As the strategy says."""
         return isinstance(summary, MarginSummary) and self.rule.enough(summary)
 
     # Updates
 
-    def update(self, state: HardMarginState, summary: MarginSummary | AllRows | WalkSummary) -> HardMarginState:
-        """Bounds, working set and hypothesis after a stage, a scan or a chunk of a walk."""
-        if isinstance(summary, WalkSummary):
-            return self._after_walk_chunk(state, summary)
+    def update(self, state: HardMarginState, summary: MarginSummary | AllRows | IterativeSummary) -> HardMarginState:
+        """Bounds, working set and hypothesis after a stage, a scan or a part of a pass."""
+        if isinstance(summary, IterativeSummary):
+            return self._after_part(state, summary)
         if isinstance(summary, AllRows):
             return self._first_stage(state, summary.sent.ids, summary.sent.rows, summary.sent.signs)
         return self._later_stage(state, summary) if state.reading else self._scan(state, summary)
@@ -360,7 +390,7 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
             state = self._prove(state, probe.directions, summary.smallest, unread)
             bounds = state.block_bounds.record(summary.chunks, summary.chunk_lower, state.newest.w)
             state = replace(state, block_bounds=bounds)
-            if is_certified(state.lower, state.upper, self.epsilon):
+            if self._is_certified(state):
                 bounds = self._bounds_with_rejected(state, summary, state.working_set)
                 return replace(state, status="certified", block_bounds=bounds)
             if self.rule.converged(state, summary):
@@ -380,6 +410,9 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
     def _add_candidates(self, state: HardMarginState, summary: MarginSummary) -> tuple[WorkingSet, HardMarginState]:
         """Add the rows that the scan sent to the working set, after evicting others if there is no room."""
         coming = self.rule.joining(summary, state.newest)
+        staying = self.rule.staying(state.working_set, self._margins(state, state.working_set), len(coming))
+        if staying is not None and len(coming):
+            state = self._keep_only(state, np.flatnonzero(staying))
         if len(state.known_ids) + len(coming) > self.working_set_rows and state.upper < state.upper_at_eviction:
             state = self._evict(state.with_near_rows_loaded(), len(coming))
         before = state.working_set
@@ -449,7 +482,10 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
             # Classes with a proven margin are separable: then the precision of float64 is exhausted.
             return replace(state, status="not_separable" if meet and state.lower <= 0 else "stalled")
         exact = Hypothesis(solution.w, solution.b)
-        return replace(state, newest=self.rule.propose(working_set, exact, intercept=self.intercept))
+        if not self.rule.proposes:
+            return replace(state, newest=exact)
+        own = self.rule.propose(working_set, exact, intercept=self.intercept)
+        return replace(state, newest=own, exact=exact.w)
 
     def _with_forecast(self, state: HardMarginState, before: Hypothesis, pace: float) -> HardMarginState:
         return replace(state, expected_move=forecast(before, state.newest, pace, state.expected_move))
@@ -479,6 +515,10 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
             state = replace(state, best=best, lower=float(lower[k]))
         return replace(state, lower_now=float(lower[0]))
 
+    def _is_certified(self, state: HardMarginState) -> bool:
+        own = self.to_its_end and len(state.exact) > 0
+        return is_certified(state.lower_now if own else state.lower, state.upper, self.epsilon)
+
     def _certify(self, state: HardMarginState) -> HardMarginState:
         """Add what block bounds and working set prove about the newest hypothesis, certified or not."""
         state = self._prove(state, state.newest.w[:, None], np.full((2, 1), np.inf), np.arange(self.source.chunks))
@@ -493,71 +533,60 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
         state = self._solve(state, state.working_set)
         return self._certify(state) if state.status == "running" else state
 
-    # Walks
+    # Passes of strategies that carry numbers
 
-    @property
-    def _walker(self) -> Walk:
-        return cast("Walk", self.rule)
-
-    def _begin_walk(self) -> WalkState:
+    def _first_pass(self, carried: Carried) -> Progress:
         source = self.source
-        return WalkState(
-            passes=0,
-            chunk=0,
-            carried=self._walker.begin(source, intercept=self.intercept),
-            updates_before=0,
-            proves=False,
-            exact=np.zeros(0),
-            margins=MarginSummary.nothing(1, source.features, source.dtype, BINS, sparse=source.sparse),
-        )
+        nothing = MarginSummary.nothing(1, source.features, source.dtype, BINS, sparse=source.sparse)
+        return Progress(passes=0, chunk=0, carried=carried, updates_before=0, proves=False, margins=nothing)
 
-    def _walk_probe(self, state: HardMarginState, walk: WalkState) -> WalkProbe:
-        """A probe of the next chunk for the strategy's hyperplane and the exact solution of the rows that it used."""
-        base = np.column_stack([state.newest.w, *([walk.exact] if len(walk.exact) else [])])
-        margins = replace(self._plain_probe(state, 0, self.source.chunks), base=base, mix=np.eye(base.shape[1]))
-        return WalkProbe(self._walker, walk.carried, walk.proves, margins)
+    def _pass_probe(self, state: HardMarginState, progress: Progress) -> IterativeProbe:
+        """A probe for the strategy and, after the first pass, for its hyperplane and the exact solution."""
+        rule = cast("Walk | RowSearch", self.rule)
+        margins = self._with_exact(state, self._plain_probe(state, 0, self.source.chunks))
+        return IterativeProbe(rule, progress.carried, progress.proves, margins)
 
-    def _after_walk_chunk(self, state: HardMarginState, summary: WalkSummary) -> HardMarginState:
-        """The state after a chunk of a walk; the rows that it used join the working set while there is room."""
-        walk = cast("WalkState", state.walk).next_chunk(summary.carried, summary.margins)
-        sent = summary.margins.sent
+    def _after_part(self, state: HardMarginState, summary: IterativeSummary) -> HardMarginState:
+        """After a chunk of a walk, or a search: the rows that were used join the working set while there is room."""
+        progress, rule, sent = cast("Progress", state.progress), self.rule, summary.margins.sent
         room = self.working_set_rows - len(state.working_set)
         grown = state.working_set.add(sent.where(np.arange(len(sent)) < room))
+        carried = summary.carried if isinstance(rule, Walk) else progress.carried
+        if isinstance(rule, RowSearch) and len(sent):
+            carried = rule.step(carried, sent, grown)
+        margins = progress.margins.merge(replace(summary.margins, sent=progress.margins.sent))
+        progress = replace(progress, chunk=progress.chunk + 1, carried=carried, margins=margins)
         new_rows = len(grown) - len(state.working_set)
-        state = replace(state, round=state.round + 1, walk=walk, working_set=grown, new_rows=new_rows)
-        return state if walk.chunk < self.source.chunks else self._end_pass(state, walk)
+        state = replace(state, round=state.round + 1, progress=progress, working_set=grown, new_rows=new_rows)
+        over = isinstance(rule, RowSearch) or progress.chunk == self.source.chunks
+        return self._end_pass(state, progress) if over else state
 
-    def _end_pass(self, state: HardMarginState, walk: WalkState) -> HardMarginState:
+    def _end_pass(self, state: HardMarginState, progress: Progress) -> HardMarginState:
         """Prove bounds of the hypotheses of the pass before, and set those for the next pass."""
-        margins, probe = walk.margins, self._walk_probe(state, walk).margins
-        state = replace(state, walk=replace(walk, passes=walk.passes + 1, chunk=0))
-        if walk.proves:
+        margins, probe = progress.margins, self._pass_probe(state, progress).margins
+        state = replace(state, progress=replace(progress, passes=progress.passes + 1, chunk=0))
+        if progress.proves:
             state = replace(state, histogram=margins.histogram, rows_below=int(margins.below[0]))
             state = self._prove(state, probe.directions, margins.smallest, np.zeros(0, np.int64))
-            if is_certified(state.lower, state.upper, self.epsilon):
+            if self._is_certified(state):
                 return replace(state, status="certified")
-            if walk.updates == walk.updates_before:
+            if progress.updates == progress.updates_before:
                 return replace(state, status="converged")
-        state = self._solve(state, state.working_set)
+        passed = replace(progress, passes=progress.passes + 1, chunk=0, updates_before=progress.updates)
+        return self._next_pass(state, passed)
+
+    def _next_pass(self, state: HardMarginState, progress: Progress) -> HardMarginState:
+        """Solve the rows used so far; the next pass measures their solution and the strategy's own hyperplane."""
+        state = self._solve(replace(state, progress=progress), state.working_set)
         if state.status != "running":
             return state
-        exact = state.newest
-        sketch = np.linspace(0, len(state.working_set) - 1, min(SKETCH_ROWS, len(state.working_set))).astype(int)
-        state = replace(
-            state, newest=self._walker.hypothesis(walk.carried) or exact, sketch=state.working_set.take(sketch)
-        )
+        exact, rows = state.newest, state.working_set
+        newest = cast("Iterative", self.rule).hypothesis(progress.carried) or exact
+        sketch = rows.take(np.linspace(0, len(rows) - 1, min(SKETCH_ROWS, len(rows))).astype(int))
+        state = replace(state, newest=newest, exact=exact.w, sketch=sketch)
         low, high = self._histogram_range(state)
         empty = MarginSummary.nothing(2, self.source.features, self.source.dtype, BINS, sparse=self.source.sparse)
-        walk = replace(
-            walk,
-            passes=walk.passes + 1,
-            chunk=0,
-            updates_before=walk.updates,
-            proves=True,
-            exact=exact.w,
-            margins=empty,
-        )
-        return replace(state, low=low, high=high, walk=walk)
+        return replace(state, low=low, high=high, progress=replace(progress, proves=True, margins=empty))
 
     # Margins of rows in the driver
 
@@ -588,9 +617,11 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
         """The report of a round."""
         going_on = state.reading and state.status == "running"
         position = scan_position(state.round, state.stage, state.stages, going_on=going_on)
-        if state.walk is not None:  # each pass is a scan
-            part = state.walk.chunk
-            position = {"number": state.walk.passes + (part > 0), "part": part, "more": {"updates": state.walk.updates}}
+        progress = state.progress
+        if progress is not None:  # each pass is a scan
+            part = {"part": progress.chunk} if isinstance(self.rule, Walk) else {}
+            number = progress.passes + (progress.chunk > 0)
+            position = {"number": number, **part, "more": {"updates": progress.updates}}
         return Round(
             status=state.status,
             lower=state.lower,
@@ -630,16 +661,14 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
         )
         return widen_margin_bounds(found, self.source, self.epsilon)
 
-    def describe_walk(self, state: HardMarginState) -> dict[str, Any]:
-        """Passes and updates of a walk, the theorem's bound on these, and the margin proven of its last hyperplane."""
-        walk = cast("WalkState", state.walk)
-        longest = float(self.source.scalars().max_norm.max())
-        return {
-            "passes": walk.passes,
-            "updates": walk.updates,
-            "updates_at_most": self._walker.most_updates(state, longest, intercept=self.intercept),
-            "lower": state.lower_now if np.isfinite(state.lower_now) else None,
-        }
+    def describe_strategy(self, state: HardMarginState) -> dict[str, Any]:
+        """The proven margin of a strategy's own last hyperplane; passes, updates and the theorem's bound on these."""
+        found: dict[str, Any] = {"lower": state.lower_now if np.isfinite(state.lower_now) else None}
+        if state.progress is not None:
+            most = cast("Iterative", self.rule).most_updates(self.source, state, intercept=self.intercept)
+            passes, updates = state.progress.passes, state.progress.updates
+            found |= {"passes": passes, "updates": updates, "updates_at_most": most}
+        return found
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> HardMarginState:
         """A state from a checkpoint."""

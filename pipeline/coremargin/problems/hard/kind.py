@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta
 
-from coremargin.formats.choices import Strategy
+from coremargin.formats.choices import Centre, ErrorPick, Strategy
 from coremargin.problems.common import messages
 from coremargin.problems.common.one_model import TwoClassKind
 from coremargin.problems.job import TrainJob
@@ -33,21 +33,35 @@ ROWS_A_FEATURE, LEAST_SHARE, NEAR_SHARE = 800, 0.02, 0.04
 class HardMarginJob(TrainJob, frozen=True, kw_only=True):
     """The largest margin between two classes.
 
-    strategy: "fast", or a published algorithm: "paper" and "any-violator" add one row a scan, "perceptron" passes over
-    the rows until it makes no mistake, "lp" solves linear programs. All of them end with the same kind of certificate.
+    strategy: "fast", or a published algorithm by its name; all of them end with the same kind of certificate, and a
+    model's ``run.json`` has the margin of the algorithm's own hyperplane too. centre, pick: of "cutting-planes", the
+    query point, and of the rows that it misclassifies the one that becomes a plane.
     """
 
     strategy: Annotated[
         Strategy,
-        Meta(
-            description="Of a hard margin. paper: one row a scan (Har-Peled et al. 2006); any-violator: the first one; "
-            "perceptron: passes in row order; lp: linear programs of violated rows."
-        ),
+        Meta(description="Of a hard margin: a published algorithm, with the same certificate (see the guide)."),
     ] = "fast"
+    centre: Annotated[
+        Centre | None,
+        Meta(description="Of cutting planes: the query point.  [default: perceptron]"),
+    ] = None
+    pick: Annotated[
+        ErrorPick | None,
+        Meta(description="Of cutting planes: the error of the row that cuts.  [default: largest]"),
+    ] = None
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for options that belong to another strategy, or for values out of range."""
+        for name in ("centre", "pick"):
+            if getattr(self, name) is not None and self.strategy != "cutting-planes":
+                raise ValueError(f"{name}: only strategy 'cutting-planes' has one, found strategy {self.strategy!r}")
+        super().__post_init__()
 
     def parameters(self) -> dict[str, Any]:
         """The parameters that the model's record keeps."""
-        return {**super().parameters(), "strategy": self.strategy}
+        given = {name: getattr(self, name) for name in ("centre", "pick") if getattr(self, name) is not None}
+        return {**super().parameters(), "strategy": self.strategy, **given}
 
 
 def hard_margin(job: TrainJob, source: Source, *, strategy: Strategy = "fast", sharing: int = 1) -> HardMargin:
@@ -84,7 +98,8 @@ class HardMarginKind(TwoClassKind[HardMarginJob, "HardMargin"]):
 
         share = min(NEAR_SHARE, max(LEAST_SHARE, ROWS_A_FEATURE * source.features / source.rows))
         share = min(share, CUT * most_cached_rows(source, job.allowance) / source.rows)
-        return replace(hard_margin(job, source, strategy=job.strategy), near_share=share)
+        found = replace(hard_margin(job, source, strategy=job.strategy), near_share=share)
+        return replace(found, centre=job.centre or "perceptron", pick=job.pick or "largest")
 
     def facts(self, problem: HardMargin, state: Any) -> dict[str, Any]:
         """Adds the capacity of the working set, whether cached rows were lost, and bounds on the error."""
@@ -92,7 +107,8 @@ class HardMarginKind(TwoClassKind[HardMarginJob, "HardMargin"]):
 
         lost = {"near_rows_lost": True} if state.near_rows_lost else {}
         facts = super().facts(problem, state) | {"working_set_limit": problem.working_set_rows} | lost
-        facts |= {"walk": problem.describe_walk(state)} if state.walk is not None else {}
+        rule = problem.rule
+        facts |= {"own": problem.describe_strategy(state)} if rule.iterates or rule.proposes else {}
         bounds = generalization_of(problem.source, problem.result(state), problem.epsilon, intercept=problem.intercept)
         return facts | ({} if bounds is None else {"generalization": bounds})
 
@@ -110,16 +126,18 @@ class HardMarginKind(TwoClassKind[HardMarginJob, "HardMargin"]):
         return STRATEGIES[job.strategy].reading
 
     def verdict(self, outcome: Outcome, job: HardMarginJob) -> list[str]:
-        """Adds the passes and updates of a walk, and the theorem's bound on them."""
-        walk = outcome.run.get("walk")
-        if walk is None:
+        """Adds the margin of a strategy's own hyperplane, its passes and updates, and the theorem's bound on these."""
+        found = outcome.run.get("own")
+        if found is None:
             return super().verdict(outcome, job)
-        most = walk["updates_at_most"]
-        theorem = "" if most is None else f", by its theorem at most {most:,.0f} for the margin that is proven"
         own = "its own hyperplane is not proven to separate the classes"
-        if walk["lower"] is not None and walk["lower"] > 0:
-            own = f"the margin of its own hyperplane is at least {walk['lower']:.6g}"
-        counts = f"{walk['updates']:,} updates in {walk['passes']:,} passes{theorem}"
+        if found["lower"] is not None and found["lower"] > 0:
+            own = f"the margin of its own hyperplane is at least {found['lower']:.6g}"
+        if "passes" not in found:
+            return [*super().verdict(outcome, job), f"{job.strategy}: {own}."]
+        most = found["updates_at_most"]
+        theorem = "" if most is None else f", by its theorem at most {most:,.0f} for the margin that is proven"
+        counts = f"{found['updates']:,} updates in {found['passes']:,} passes{theorem}"
         return [*super().verdict(outcome, job), f"{job.strategy}: {counts};", f"{own}."]
 
     def driver_memory(self, outcome: Outcome) -> tuple[str, str]:

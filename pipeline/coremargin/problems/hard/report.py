@@ -36,5 +36,5 @@ def render(
     claims = claims_of(model, name)
     view = common.view(model, run, records, coreset, common.margin_columns(claims.precision), name)
     view |= common.margin_view(claims, run, records, view["status"])
-    view |= {"influence": influence, "walk": run.get("walk"), "generalization": read_generalization(run)}
+    view |= {"influence": influence, "own": run.get("own"), "generalization": read_generalization(run)}
     return page.template("problems/hard/report.html.j2").render(view)

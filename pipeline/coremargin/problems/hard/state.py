@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -45,18 +45,17 @@ class Hypothesis:
         return cls(arrays[f"{name}_w"], float(arrays[f"{name}_b"]))
 
 
-#: Numbers that a walk carries from row to row, by name.
+#: Numbers that a strategy carries from one update to the next, by name.
 Carried = Mapping[str, NDArray[Any]]
-_WALK_NUMBERS = ("passes", "chunk", "updates_before", "proves", "exact")
+_PROGRESS_NUMBERS = ("passes", "chunk", "updates_before", "proves")
 
 
 @dataclass(frozen=True)
-class WalkState:
-    """The progress of a walk: finished passes, finished chunks of the current pass, and the carried numbers.
+class Progress:
+    """How far a strategy that carries numbers has come: finished passes, chunks of the current one, the numbers.
 
     updates_before: number of updates in earlier passes. proves: whether the pass also measures hypotheses, as all but
-    the first do: ``newest`` of the state, and ``exact``, the solution of the rows that the walk used. margins: summary
-    of its chunks about these.
+    the first do: ``newest`` and ``exact`` of the state. margins: summary of its chunks about these.
     """
 
     passes: int
@@ -64,7 +63,6 @@ class WalkState:
     carried: Carried
     updates_before: int
     proves: bool
-    exact: NDArray[np.float64]  #: w (d,), or (0,) if there is none
     margins: MarginSummary
 
     @property
@@ -72,21 +70,16 @@ class WalkState:
         """The number of updates so far."""
         return int(self.carried["updates"])
 
-    def next_chunk(self, carried: Carried, margins: MarginSummary) -> WalkState:
-        """The state one chunk later, with the new numbers and the chunk's summary without the sent rows."""
-        margins = self.margins.merge(replace(margins, sent=self.margins.sent))
-        return replace(self, chunk=self.chunk + 1, carried=carried, margins=margins)
-
     def to_arrays(self, name: str) -> dict[str, NDArray[Any]]:
         """Plain arrays, exact."""
-        numbers = {field: np.asarray(getattr(self, field)) for field in _WALK_NUMBERS}
+        numbers = {field: np.asarray(getattr(self, field)) for field in _PROGRESS_NUMBERS}
         parts = {"carried": self.carried, "margins": self.margins.to_arrays()}
         return under(
             name, numbers | {key: one for part, arrays in parts.items() for key, one in under(part, arrays).items()}
         )
 
     @classmethod
-    def from_arrays(cls, name: str, arrays: Mapping[str, NDArray[Any]]) -> WalkState:
+    def from_arrays(cls, name: str, arrays: Mapping[str, NDArray[Any]]) -> Progress:
         """Inverse of ``to_arrays``."""
         own = below(name, arrays)
         return cls(
@@ -95,7 +88,6 @@ class WalkState:
             carried=below("carried", own),
             updates_before=int(own["updates_before"]),
             proves=bool(own["proves"]),
-            exact=own["exact"],
             margins=MarginSummary.from_arrays(below("margins", own)),
         )
 
@@ -116,7 +108,10 @@ class HardMarginState:
 
     warm_started: the state comes from an earlier commit, and the first read is that of the chunks without bounds.
     near_rows: rows that count as known like the working set, but are in a file; near_rows_lost: that file was damaged,
-    and their chunks were read again. walk: progress of a strategy that walks through the rows.
+    and their chunks were read again.
+
+    exact (d,), or (0,) if there is none: w of the working set's solution, if ``newest`` is a strategy's own hypothesis.
+    progress: of a strategy that carries numbers.
     """
 
     round: int
@@ -145,7 +140,8 @@ class HardMarginState:
     warm_started: bool = False
     near_rows: NearRows | None = None
     near_rows_lost: bool = False
-    walk: WalkState | None = None
+    exact: Array = field(default_factory=lambda: np.zeros(0))
+    progress: Progress | None = None
 
     @property
     def known_ids(self) -> NDArray[np.int64]:
@@ -196,6 +192,6 @@ class HardMarginState:
             makers["best"] = Hypothesis.from_arrays
         if "near_rows_ids" in arrays:
             makers["near_rows"] = NearRows.from_arrays
-        if "walk.passes" in arrays:
-            makers["walk"] = WalkState.from_arrays
-        return cls(**state_from_arrays(cls, arrays, makers, STATUSES, ("best", "rows_below", "near_rows", "walk")))
+        if "progress.passes" in arrays:
+            makers["progress"] = Progress.from_arrays
+        return cls(**state_from_arrays(cls, arrays, makers, STATUSES, ("best", "rows_below", "near_rows", "progress")))

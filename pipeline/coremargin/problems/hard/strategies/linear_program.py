@@ -34,6 +34,8 @@ ENOUGH = 0.5
 class LinearProgram(Strategy):
     """The working set is solved by HiGHS; the bounds are those of all strategies."""
 
+    proposes = True
+
     reading = f"a scan for each {ROWS} rows that are added, often a dozen"
 
     def first(self, source: Source, codes: tuple[int, int]) -> Sample:

@@ -1,52 +1,92 @@
-"""The perceptron, Algorithm 1 of Awasthi's lecture: a row on the wrong side is divided by its length and added to w.
+"""The perceptron: a row on the wrong side is added to w. Three variants:
+
+- ``perceptron``, Algorithm 1 of Awasthi's lecture, divides the row by its length. By Theorem 2 it makes no more than
+  (R / g)^2 mistakes, R being the length of the longest row and g any margin that a hyperplane through the origin has on
+  all of them.
+- ``raw-perceptron`` (Rosenblatt 1958) adds the row as it is; the same bound holds for it (Novikoff 1962).
+- ``averaged-perceptron`` (Freund, Schapire 1999) makes the mistakes of the first, and its hyperplane is the average of
+  w after each row. The average need not separate the rows, and Theorem 2 says nothing about it.
 
 With an intercept rows are (x, r), r being the length of the longest row. A row with y w.x <= 0 is a mistake: with "<
-0", w = 0 would never change. Theorem 2: no more than (R / g)^2 mistakes, R being the length of the longest of these
-rows and g any margin that a hyperplane through the origin has on all of them.
+0", w = 0 would never change.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from coremargin.errors import BadRow
+from coremargin.maths.published_bounds import perceptron_updates
 from coremargin.maths.rows import lengths, vector
 from coremargin.problems.hard.state import Hypothesis
-from coremargin.problems.hard.strategies.walk import Walk
+from coremargin.problems.hard.strategies.iterative import Walk
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from coremargin.data.source import Source
+    from coremargin.maths.margin import Array
     from coremargin.problems.hard.state import Carried, HardMarginState
-    from coremargin.problems.hard.strategies.walk import WalkBlock
+    from coremargin.problems.hard.strategies.iterative import RowBlock, Task
 
 #: Rows whose scores are computed at a time; after a mistake those of the rest are computed again.
 SLAB = 256
 
 
+def hyperplane(w: Array, last: float, constant: float) -> Hypothesis | None:
+    """That of (w, last) about rows (x, constant), for rows without the constant; None if w = 0."""
+    length = float(np.linalg.norm(w))
+    return Hypothesis(w / length, constant * last / length) if length else None
+
+
+def sizes_of(block: RowBlock, constant: float, name: str) -> Array:
+    """Lengths (n,) of the rows (x, constant). Raises BadRow for a row of zeros."""
+    sizes = np.hypot(lengths(block.rows), constant)
+    if len(sizes) and not sizes.all():
+        raise BadRow(
+            f"{block.name}, row {block.ids[int(np.argmin(sizes))]}: a row of zeros has no direction, which strategy "
+            f"{name!r} without an intercept needs; leave the row out, or choose another strategy"
+        )
+    return np.asarray(sizes)
+
+
+def novikoff(source: Source, state: HardMarginState, *, intercept: bool) -> float | None:
+    """(R / g)^2 for the hyperplane with the proven margin; rows (x, r) are at most sqrt(2) r long."""
+    if state.best is None or not state.lower > 0:
+        return None
+    longest = float(source.scalars().max_norm.max())
+    if not intercept:
+        return perceptron_updates(longest, state.lower)
+    return float(2 * (longest**2 + state.best.b**2) / state.lower**2)
+
+
+@dataclass(frozen=True)
 class Perceptron(Walk):
     """One pass after another, until one makes no mistake."""
 
+    name: str = "perceptron"
+    unit: bool = True  #: rows are divided by their length
+    averaged: bool = False
+
     reading = "a read for each pass, until one makes no mistake: more the thinner the margin is, often dozens"
 
-    def begin(self, source: Source, *, intercept: bool) -> Carried:
+    def begin(self, task: Task) -> Carried:
         """w = 0."""
-        constant = float(source.scalars().max_norm.max()) if intercept else 0.0
-        numbers = {"last": 0.0, "constant": constant, "updates": 0}
-        return {"w": np.zeros(source.features), **{name: np.array(value) for name, value in numbers.items()}}
+        numbers = {"last": 0.0, "constant": task.constant, "updates": 0, "seen": 0, "late_last": 0.0}
+        d = task.source.features
+        return {"w": np.zeros(d), "late": np.zeros(d), **{name: np.array(value) for name, value in numbers.items()}}
 
-    def walk(self, block: WalkBlock, carried: Carried) -> tuple[Carried, NDArray[np.intp]]:
-        """Adds y x / ||x|| for each mistake; last: the weight of the constant."""
+    def walk(self, block: RowBlock, carried: Carried) -> tuple[Carried, NDArray[np.intp]]:
+        """Adds y x / ||x||, or y x, for each mistake; last: the weight of the constant.
+
+        late: the sum of all additions, each times the number of rows seen before it, from which the average follows.
+        """
         w, last, constant = carried["w"].copy(), float(carried["last"]), float(carried["constant"])
-        sizes, touched = np.hypot(lengths(block.rows), constant), list[int]()
-        if len(sizes) and not sizes.all():
-            raise BadRow(
-                f"{block.name}, row {block.ids[int(np.argmin(sizes))]}: a row of zeros has no direction, which the "
-                f"perceptron without an intercept needs; leave the row out, or choose another strategy"
-            )
+        late, late_last, seen = carried["late"].copy(), float(carried["late_last"]), int(carried["seen"])
+        sizes, touched = sizes_of(block, constant, self.name), list[int]()
         for first in range(0, len(sizes), SLAB):
             rows, signs, at = block.rows[first : first + SLAB], block.signs[first : first + SLAB], 0
             while at < len(signs):
@@ -54,26 +94,31 @@ class Perceptron(Walk):
                 if not len(wrong):
                     break
                 at += int(wrong[0])
-                step = float(signs[at] / sizes[first + at])
-                w += step * vector(rows, at)
+                step = float(signs[at] / sizes[first + at]) if self.unit else float(signs[at])
+                added = step * vector(rows, at)
+                w += added
                 last += step * constant
+                if self.averaged:
+                    late += (seen + first + at) * added
+                    late_last += (seen + first + at) * step * constant
                 touched.append(first + at)
                 at += 1
-        updates = int(carried["updates"]) + len(touched)
-        found = {**carried, "w": w, "last": np.array(last), "updates": np.array(updates)}
+        numbers = {
+            "last": last,
+            "updates": int(carried["updates"]) + len(touched),
+            "seen": seen + len(sizes),
+            "late_last": late_last,
+        }
+        found = {**carried, "w": w, "late": late, **{name: np.array(value) for name, value in numbers.items()}}
         return found, np.array(touched, np.intp)
 
     def hypothesis(self, carried: Carried) -> Hypothesis | None:
         """The hyperplane for rows without the constant."""
-        length = float(np.linalg.norm(carried["w"]))
-        if not length:
-            return None
-        return Hypothesis(carried["w"] / length, float(carried["constant"] * carried["last"]) / length)
+        w, last, seen = carried["w"], float(carried["last"]), int(carried["seen"])
+        if self.averaged and seen:
+            w, last = w - carried["late"] / seen, last - float(carried["late_last"]) / seen
+        return hyperplane(w, last, float(carried["constant"]))
 
-    def most_updates(self, state: HardMarginState, longest: float, *, intercept: bool) -> float | None:
-        """(R / g)^2 for the hyperplane with the proven margin."""
-        if state.best is None or not state.lower > 0:
-            return None
-        if not intercept:
-            return float((longest / state.lower) ** 2)
-        return float(2 * (longest**2 + state.best.b**2) / state.lower**2)
+    def most_updates(self, source: Source, state: HardMarginState, *, intercept: bool) -> float | None:
+        """Theorem 2."""
+        return novikoff(source, state, intercept=intercept)

@@ -12,6 +12,7 @@ from coremargin.problems.common.sample import first_row
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
+    from coremargin.maths.margin import Array
     from coremargin.problems.common.driver_rows import WorkingSet
     from coremargin.problems.common.sample import Sample
     from coremargin.problems.common.sent import SentRows
@@ -24,20 +25,26 @@ class Strategy(ABC):
 
     ``HardMargin`` proves the bounds for any choice of rows: the upper one from the dual weights of the working set, the
     lower one from a scan of all rows. No bound depends on the strategy. A strategy may *propose* another hypothesis
-    than the best one for the working set; ``walk.py`` is for strategies that *walk* through the rows. Strategies have
-    no state; ``table.py`` lists them by name.
+    than the best one for the working set; ``iterative.py`` is for strategies that carry numbers from one update to the
+    next. Strategies have no state of their own; ``table.py`` lists them by name.
     """
 
     reading: str = ""  #: a text about the number of reads; "": in stages, about one
 
-    walks: bool = False  #: whether it is a ``Walk``
+    iterates: bool = False  #: whether it is ``Iterative``
+
+    proposes: bool = False  #: whether it has a ``propose`` of its own; scans then prove the exact solution too
 
     eager: bool = False  #: whether a scan may end as soon as ``enough`` holds for the blocks so far
 
     staged: bool = False  #: whether the first read is made in stages, the first of which sends the first rows
 
-    def first(self, source: Source, codes: tuple[int, int]) -> Sample:
-        """The first rows of the working set, if the first read is not made in stages."""
+    def refusal(self, source: Source, memory: int) -> str:
+        """Why it cannot solve such rows, "" if it can; memory: bytes that it may use."""
+        return ""
+
+    def first(self, source: Source, codes: tuple[int, int]) -> Sample | None:
+        """The first rows of the working set, if the first read is not made in stages; None: no rows."""
         return first_row(source, codes)
 
     @abstractmethod
@@ -66,6 +73,13 @@ class Strategy(ABC):
     def converged(self, state: HardMarginState, summary: MarginSummary) -> bool:
         """Whether it ends by a rule of its own after a scan of all rows at the newest hypothesis: never."""
         return False
+
+    def staying(self, working_set: WorkingSet, margins: Array, coming: int) -> NDArray[np.bool_] | None:
+        """Rows (m,) of the working set that stay when so many others join; None: all.
+
+        margins (m,): at the newest hypothesis. Rows with a dual weight must stay.
+        """
+        return None
 
     @abstractmethod
     def joining(self, summary: MarginSummary, newest: Hypothesis) -> SentRows:

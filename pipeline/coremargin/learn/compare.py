@@ -1,0 +1,312 @@
+"""The strategies of the hard margin on the same rows, compared by what they prove.
+
+Every strategy runs until its own hyperplane is certified, its own rule ends it, or a limit is reached. A limit in reads
+gives the same table on any machine, but for any-violator, whose scans end early; one in seconds does not.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast, get_args
+
+import numpy as np
+from msgspec import structs
+
+from coremargin.engine.checkpoint import NoCheckpoint
+from coremargin.engine.loop import OutOfTime
+from coremargin.engine.task import block_bytes
+from coremargin.errors import DataError, UsageError
+from coremargin.formats.choices import Strategy
+from coremargin.learn.train import Progress, run_problem, set_default_memory
+from coremargin.maths.hard_margin import solve_hard_margin
+from coremargin.maths.rows import lengths
+from coremargin.problems.hard.strategies.iterative import RowBlock
+from coremargin.problems.hard.strategies.table import STRATEGIES as STRATEGY_OBJECTS
+from coremargin.problems.registry import job_of, problem_of
+from coremargin.spec import unknown_word
+
+if TYPE_CHECKING:
+    from coremargin.data.source import Source
+    from coremargin.engine.protocols import BlockResult, Executor
+    from coremargin.problems.hard.hard_margin import HardMargin
+    from coremargin.problems.hard.state import Carried
+    from coremargin.problems.hard.strategies.iterative import Walk
+
+STRATEGIES: tuple[str, ...] = get_args(Strategy)
+
+
+@dataclass(frozen=True)
+class Point:
+    """What is proven after so many reads of the store and seconds; None: nothing yet.
+
+    own: the margin of the strategy's own hyperplane in its last state; lower: the best margin so far, of it or of the
+    exact solution of the rows that it used; upper: what the exact solution allows.
+    """
+
+    reads: float
+    seconds: float
+    own: float | None
+    lower: float | None
+    upper: float | None
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a strategy proved, or why it does not apply.
+
+    own: the best margin of its own hyperplanes; lower, upper: as of ``Point``, at the end.
+
+    ended: how, in words; refused: the reason, "" if it ran. rows: that it used; coreset_rows: that carry the upper
+    bound. updates, updates_at_most: of strategies that carry numbers, and their theorem's bound for the proven margin.
+    """
+
+    strategy: str
+    refused: str = ""
+    status: str = ""
+    ended: str = ""
+    reads: float = 0.0
+    scans: int = 0
+    seconds: float = 0.0
+    bytes_read: int = 0
+    rows: int = 0
+    coreset_rows: int = 0
+    updates: int | None = None
+    updates_at_most: float | None = None
+    own: float | None = None
+    lower: float | None = None
+    upper: float | None = None
+    points: list[Point] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The runs of all strategies on one store; lower, upper: the best bounds of all of them, None without any."""
+
+    store: str
+    rows: int
+    features: int
+    store_bytes: int
+    epsilon: float
+    intercept: bool
+    reads: float | None
+    limit: float | None
+    runs: list[Run]
+
+    @property
+    def lower(self) -> float | None:
+        """The largest margin that is proven to be reached."""
+        return max((run.lower for run in self.runs if run.lower is not None and run.lower > 0), default=None)
+
+    @property
+    def upper(self) -> float | None:
+        """The smallest margin that is proven not to be exceeded."""
+        return min((run.upper for run in self.runs if run.upper is not None), default=None)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain numbers and words."""
+        return {**asdict(self), "lower": self.lower, "upper": self.upper}
+
+
+def names_of(text: str) -> list[str]:
+    """Names of strategies in a list with commas; "all": every one. Raises SpecError for an unknown one."""
+    if text == "all":
+        return list(STRATEGIES)
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in STRATEGIES:
+            raise unknown_word("compare", "strategies", name, [*STRATEGIES, "all"])
+    return list(dict.fromkeys(names))
+
+
+def compare(  # noqa: PLR0913 - rows, executor, and options of jobs; all but two with a default
+    source: Source,
+    executor: Executor,
+    strategies: Sequence[str] = STRATEGIES,
+    *,
+    epsilon: float = 1e-2,
+    intercept: bool = True,
+    scaling: str | None = None,
+    memory: int | str | None = None,
+    reads: float | None = 100.0,
+    limit: float | None = 60.0,
+    on_run: Callable[[Run], None] = lambda _: None,
+) -> Comparison:
+    """Run the strategies one after the other.
+
+    Parameters
+    ----------
+    source : rows with labels of two classes.
+    executor : that scans them.
+    strategies : names, in the order of the result.
+    epsilon : relative gap at which a strategy's own hyperplane counts as proven.
+    intercept, scaling, memory : as of ``coremargin.train``.
+    reads : most reads of the store by each strategy; None: no limit.
+    limit : most seconds of each strategy; None: no limit.
+    on_run : called after each strategy.
+
+    Returns
+    -------
+    Comparison
+        A run for each strategy; one that cannot solve these rows has a reason in ``refused``.
+
+    Raises
+    ------
+    UsageError
+        For a limit that is not above 0.
+    DataError
+        For rows that no strategy can train on: labels of one class, or of more than two.
+    """
+    for name, value in (("reads", reads), ("limit", limit)):
+        if value is not None and not value > 0:
+            raise UsageError(f"compare: {name}: expected a number above 0, found {value}")
+    runs = []
+    for name in strategies:
+        shared = {"epsilon": epsilon, "intercept": intercept, "scaling": scaling, "memory": memory, "time_limit": limit}
+        options = {key: value for key, value in shared.items() if value is not None}
+        job = job_of({"job": "train", "store": "rows", "out": "model", "strategy": name, **options}, where="compare")
+        job = structs.replace(set_default_memory(job), store=Path(source.name))
+        problem = replace(cast("HardMargin", problem_of(job, source)), to_its_end=True)
+        runs.append(_run(job, problem, executor, reads))
+        on_run(runs[-1])
+    return Comparison(
+        store=source.name,
+        rows=source.rows,
+        features=source.features,
+        store_bytes=source.nbytes,
+        epsilon=epsilon,
+        intercept=intercept,
+        reads=reads,
+        limit=limit,
+        runs=runs,
+    )
+
+
+def _run(job: Any, problem: HardMargin, executor: Executor, reads: float | None) -> Run:
+    refusal = problem.rule.refusal(problem.source, job.memory_bytes)
+    if refusal:
+        return Run(job.strategy, refusal)
+    started, source, read, over = time.perf_counter(), problem.source, 0, False
+    size, points = source.nbytes, list[Point]()
+
+    def on_scan(*_: object) -> None:
+        nonlocal over
+        over = reads is not None and read >= reads * size * (1 - 1e-9)
+        if over:
+            raise OutOfTime
+
+    def on_block(result: BlockResult) -> None:
+        nonlocal read
+        read += block_bytes(source, result.block)
+
+    def on_round(record: dict[str, Any]) -> None:
+        seconds = time.perf_counter() - started
+        own = record["lower_now"] if problem.rule.iterates or problem.rule.proposes else record["lower"]
+        points.append(Point(read / size, seconds, own, record["lower"], record["upper"]))
+
+    progress = Progress(on_scan=on_scan, on_block=on_block, on_round=on_round)
+    try:
+        outcome = run_problem(job, problem, executor, NoCheckpoint(), progress)
+    except DataError as error:  # rows that this strategy cannot take, such as a row of zeros
+        if not (problem.rule.iterates and "strategy" in str(error)):
+            raise
+        return Run(job.strategy, str(error))
+    run, found = outcome.run, outcome.model.certificate
+    own = run.get("own", {})
+    return Run(
+        strategy=job.strategy,
+        status=outcome.model.status,
+        ended=_ending(outcome.model.status, run, over=over),
+        reads=run["bytes_read"] / size,
+        scans=run["scans"],
+        seconds=run["seconds"],
+        bytes_read=run["bytes_read"],
+        rows=run["working_set_rows"],
+        coreset_rows=found.coreset_rows,
+        updates=own.get("updates"),
+        updates_at_most=own.get("updates_at_most"),
+        own=max((point.own for point in points if point.own is not None), default=None),
+        lower=found.lower,
+        upper=found.upper if np.isfinite(found.upper) else None,
+        points=points,
+    )
+
+
+def _ending(status: str, run: dict[str, Any], *, over: bool) -> str:
+    if status in ("certified", "not_separable"):
+        return status.replace("_", " ")
+    if over:
+        return "limit of reads"
+    if run["resumable"]:
+        return "limit of time"
+    return "its own rule" if run.get("own") else "stalled"
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """Runs on small rows that are made, for the numbers on the horizontal axis of a picture.
+
+    values: dimensions, or factors of an axis. updates: by strategy, one for each value; rows that ``fast`` used stand
+    under "fast". at_least: what a theorem demands of the raw perceptron, for each value; empty: nothing.
+    """
+
+    values: list[float]
+    updates: dict[str, list[int]]
+    at_least: list[int] = field(default_factory=list)
+
+
+def exponential_rows(d: int) -> tuple[np.ndarray, np.ndarray]:
+    """d rows of d numbers in {-1, 0, 1} on which the perceptron needs 2^(d-1) updates, and their labels.
+
+    y x is -1 before place i, 1 at place i and 0 after it: a separating w of whole numbers has w_i > w_1 + ... +
+    w_{i-1}, hence w_d >= 2^(d-1), and every update raises it by 1 at most (Shalev-Shwartz, Ben-David 2014, chapter 9).
+    """
+    z = np.where(np.arange(d)[None, :] < np.arange(d)[:, None], -1.0, 0.0) + np.eye(d)
+    y = np.where(np.arange(d) % 2 == 0, 1, -1)
+    return z * y[:, None], y
+
+
+def exponential_lesson(dimensions: Sequence[int] = tuple(range(2, 8))) -> Lesson:
+    """Updates on ``exponential_rows``, by the number of dimensions."""
+    names = ("raw-perceptron", "perceptron", "romma")
+    found: dict[str, list[int]] = {name: [] for name in (*names, "fast")}
+    for d in dimensions:
+        rows, y = exponential_rows(d)
+        for name in names:
+            found[name].append(_updates(name, rows, y, constant=0.0))
+        found["fast"].append(_support(rows, y, intercept=False))
+    return Lesson([float(d) for d in dimensions], found, [2 ** (d - 1) for d in dimensions])
+
+
+def rescaled_lesson(factors: Sequence[float] = (1, 2, 5, 10, 20)) -> Lesson:
+    """Updates on 200 rows of two columns, the first of them, which does not separate, times a factor."""
+    rng = np.random.default_rng(0)
+    plain, y = rng.normal(size=(200, 2)), np.where(np.arange(200) % 2 == 0, 1, -1)
+    plain[:, 1] = y * (0.2 + np.abs(plain[:, 1]))
+    names = ("perceptron", "raw-perceptron", "romma")
+    found: dict[str, list[int]] = {name: [] for name in (*names, "fast")}
+    for factor in factors:
+        rows = plain * np.array([factor, 1.0])
+        for name in names:
+            found[name].append(_updates(name, rows, y, constant=float(lengths(rows).max())))
+        found["fast"].append(_support(rows, y, intercept=True))
+    return Lesson([float(factor) for factor in factors], found)
+
+
+def _updates(name: str, rows: np.ndarray, y: np.ndarray, *, constant: float) -> int:
+    """Updates of a walk over rows in memory until a pass makes none."""
+    rule, d = cast("Walk", STRATEGY_OBJECTS[cast("Any", name)]), rows.shape[1]
+    numbers = {"last": 0.0, "late_last": 0.0, "constant": constant, "least": 0.0, "updates": 0, "seen": 0}
+    carried: Carried = {"w": np.zeros(d), "late": np.zeros(d)} | {key: np.array(one) for key, one in numbers.items()}
+    block = RowBlock(rows, y.astype(np.int8), np.arange(len(y)), "rows")
+    while True:
+        carried, touched = rule.walk(block, carried)
+        if not len(touched):
+            return int(carried["updates"])
+
+
+def _support(rows: np.ndarray, y: np.ndarray, *, intercept: bool) -> int:
+    """Rows that carry the largest margin."""
+    return int(np.count_nonzero(solve_hard_margin(rows, y, intercept=intercept).weights > 0))

@@ -1,0 +1,130 @@
+"""Strategies compared: limits, refusals, numbers, and the page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from coremargin.data.arrays import ArraySource
+from coremargin.engine.executors import InProcess
+from coremargin.errors import BadRow, DataError, LabelError, SpecError, UsageError
+from coremargin.learn.compare import (
+    STRATEGIES,
+    compare,
+    exponential_lesson,
+    exponential_rows,
+    names_of,
+    rescaled_lesson,
+)
+from coremargin.maths.hard_margin import solve_hard_margin
+
+Maker = Callable[..., tuple[np.ndarray, np.ndarray]]
+
+
+def test_all_strategies_prove_bounds_that_hold_within_a_limit_of_reads(make_separable: Maker) -> None:
+    """Each lower bound is below the best margin and each upper one above; fast reads the least; twice the same."""
+    X, labels = make_separable(300, 4, margin=0.2)
+    rows = ArraySource(X, labels, chunk_rows=50)
+    y = np.where(labels == max(labels), 1, -1)
+    best = solve_hard_margin(X, y, intercept=True).upper
+    first, again = (compare(rows, InProcess(workers), reads=12, limit=None) for workers in (1, 3))
+    assert [run.strategy for run in first.runs] == list(STRATEGIES)
+    for run, other in zip(first.runs, again.runs, strict=True):
+        assert not run.refused
+        assert run.reads <= 13
+        assert run.lower is None or run.lower <= best * (1 + 1e-9)
+        assert run.upper is not None
+        assert run.upper >= best * (1 - 1e-9)
+        assert run.own is None or run.own <= best * (1 + 1e-9)
+        if run.strategy == "any-violator":  # its scans end as soon as one of the blocks read at a time has a violator
+            continue
+        numbers = [(one.reads, one.own, one.lower, one.upper, one.updates, one.rows) for one in (run, other)]
+        assert numbers[0] == numbers[1]
+        assert [point.own for point in run.points] == [point.own for point in other.points]
+    fast = first.runs[0]
+    assert all(run.bytes_read >= fast.bytes_read for run in first.runs)
+    assert first.lower == max(run.lower for run in first.runs if run.lower is not None)
+    json.dumps(first.to_json(), allow_nan=False)
+
+
+def test_what_does_not_separate_is_proven_by_many_and_claimed_by_none(make_separable: Maker) -> None:
+    """Strategies that meet the rows prove it; none has a lower bound above 0."""
+    X, labels = make_separable(120, 2, margin=0.2)
+    rows = ArraySource(np.concatenate([X, X[:12]]), [*labels, *labels[:12][::-1]])
+    found = compare(rows, InProcess(1), reads=20, limit=None)
+    assert found.lower is None
+    assert {run.strategy for run in found.runs if run.status == "not_separable"} >= {
+        "fast",
+        "lp",
+        "osuna",
+        "smo",
+        "paper",
+    }
+    assert all(run.lower is None or run.lower <= 0 for run in found.runs)
+
+
+def test_a_strategy_that_rows_refuse_has_a_reason(make_separable: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row of zeros without an intercept; a program that is too large. The others run."""
+    X, labels = make_separable(100, 2)
+    X[7] = 0
+    rows = ArraySource(X, labels)
+    monkeypatch.setattr("coremargin.problems.hard.strategies.quadratic_program.MOST_DUAL_ROWS", 99)
+    found = compare(rows, InProcess(1), ["fast", "perceptron", "dual-qp", "paper"], intercept=False, reads=5)
+    refused = {run.strategy: run.refused for run in found.runs}
+    assert "row 7: a row of zeros has no direction" in refused["perceptron"]
+    assert "a variable for each of 100 rows, at most 99" in refused["dual-qp"]
+    assert refused["fast"] == refused["paper"] == ""
+
+
+def test_bad_input_is_refused(make_separable: Maker) -> None:
+    """Limits of zero, unknown names, rows of one class or of three."""
+    X, labels = make_separable(30, 2)
+    rows = ArraySource(X, labels)
+    for limit in ({"reads": 0}, {"limit": 0.0}, {"reads": float("nan")}):
+        with pytest.raises(UsageError, match="expected a number above 0"):
+            compare(rows, InProcess(1), ["fast"], **limit)
+    with pytest.raises(SpecError, match="did you mean 'perceptron'"):
+        names_of("fast,perceptrn")
+    assert names_of(" fast, paper,fast") == ["fast", "paper"]
+    for other in (["a"] * 30, ["a", "b", "c"] * 10):
+        with pytest.raises(LabelError):
+            compare(ArraySource(X, other), InProcess(1), ["fast"])
+    assert issubclass(BadRow, DataError)
+
+
+def test_the_perceptron_needs_exponentially_many_updates() -> None:
+    """On the rows of the lesson: at least 2^(d-1), each time more than twice as many."""
+    X, y = exponential_rows(5)
+    assert ((X * y[:, None]) @ (2.0 ** np.arange(5)) > 0).all()
+    lesson = exponential_lesson((2, 3, 4, 5))
+    raw = lesson.updates["raw-perceptron"]
+    assert all(count >= least for count, least in zip(raw, lesson.at_least, strict=True))
+    assert all(later > 2 * count for count, later in pairwise(raw))
+    assert lesson.updates["fast"] == [2, 3, 4, 5]
+    rescaled = rescaled_lesson((1, 10))
+    assert rescaled.updates["perceptron"][1] > 10 * rescaled.updates["perceptron"][0]
+    assert rescaled.updates["fast"] == [3, 3]
+
+
+def test_the_command_prints_a_table_json_and_a_page(tmp_path: Path, make_separable: Maker, run_cli: Any) -> None:
+    """An existing page is not replaced unasked; the page shows every strategy and loads nothing."""
+    X, labels = make_separable(120, 3, margin=0.3)
+    np.savez(tmp_path / "rows.npz", X=X, y=labels)
+    run_cli("ingest", tmp_path / "rows.npz", tmp_path / "s.zarr")
+    words = ("compare", tmp_path / "s.zarr", "--strategies", "fast,perceptron,slab,dual-qp", "--reads", 30)
+    shown = run_cli(*words, "--limit", "none", "--out", tmp_path / "page.html")
+    assert "the largest margin lies between" in shown.stdout
+    page = (tmp_path / "page.html").read_text()
+    assert all(f">{name}<" in page for name in ("fast", "perceptron", "slab", "dual-qp"))
+    assert "<script" not in page
+    assert "http" not in page.replace("http-equiv", "").replace("http://www.w3.org/2000/svg", "")
+    assert "--overwrite" in run_cli(*words, "--out", tmp_path / "page.html", exit_code=2).stderr
+    found = json.loads(run_cli(*words, "--json").stdout)
+    assert [run["strategy"] for run in found["runs"]] == ["fast", "perceptron", "slab", "dual-qp"]
+    assert found["lower"] <= found["upper"]
