@@ -18,7 +18,8 @@ SHARED = re.compile(r"coremargin\.(cli|learn|report|problems\.common|problems)\.
 #: Modules there that are about one kind or what few share, or are the list of all parameters that people read.
 ABOUT_ONE = {
     "coremargin.cli.active", "coremargin.cli.reduce", "coremargin.cli.campaign_status",
-    "coremargin.learn.api", "coremargin.learn.ellipsoid_scaling", "coremargin.problems.common.messages",
+    "coremargin.learn.api", "coremargin.learn.compare", "coremargin.learn.ellipsoid_scaling",
+    "coremargin.problems.common.messages",
 }  # fmt: skip
 
 #: Where the kinds live: "hard", as in coremargin.problems.hard.

@@ -14,7 +14,6 @@ import click
 
 from coremargin.cli import (
     coefficients,
-    compare,
     export,
     ingest,
     init,
@@ -80,7 +79,6 @@ for _module in (
     store_changes,
     init,
     train,
-    compare,
     *kinds.modules(),
     model_use,
     show,

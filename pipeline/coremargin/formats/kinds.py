@@ -44,7 +44,7 @@ KINDS = {
     "crammer_singer": Parts(".problems.multiclass.kind", ".models.model", ".formats.crammer_singer"),
     "fleet": Parts(".problems.fleet.kind", ".models.fleet"),
     "soft_margin": Parts(".problems.soft.kind", ".models.model", ".formats.soft_margin"),
-    "hard_margin": Parts(".problems.hard.kind", ".models.model", ".formats.hard_margin"),
+    "hard_margin": Parts(".problems.hard.kind", ".models.model", ".formats.hard_margin", cli=".cli.compare"),
 }
 
 
