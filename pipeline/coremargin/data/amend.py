@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from coremargin.data import chunk_hashes
 from coremargin.data.arrays import checked_ids
 from coremargin.data.changes import Changed, Places, merged
 from coremargin.data.checksum import crc32c
@@ -404,6 +405,7 @@ def commit_changes(store: Store, facts: Facts, rows: ChangedRows, info: CommitIn
     places = Places(places.labels.copy(), places.weights.copy())
     digests, unlabelled, marks = known.digest.copy(), known.unlabelled.copy(), known.marks.copy()
     counts = widened(known.counts, len(classes))
+    hashes = manifest.hashes(known.rows) if facts.hashed else None
 
     group = group_of(facts.number)
     folder = f"{CHANGES}/{group}"
@@ -419,6 +421,8 @@ def commit_changes(store: Store, facts: Facts, rows: ChangedRows, info: CommitIn
             codes[at] = other.codes_after[part]
             storage.write(layout.key(chunk), layout.encoding.encode(layout.padded(codes)))
             digests[chunk] = digests[chunk] >> np.uint64(32) << np.uint64(32) | np.uint64(_checksum(codes))
+            if hashes is not None:
+                hashes[chunk, chunk_hashes.LABELS] = chunk_hashes.hash_values(codes)
             unlabelled[chunk] = np.count_nonzero(codes == UNLABELLED)
             counts[chunk] = np.bincount(codes[codes >= 0], minlength=len(classes))
             places.labels[chunk] = facts.number
@@ -431,10 +435,14 @@ def commit_changes(store: Store, facts: Facts, rows: ChangedRows, info: CommitIn
             weights[at] = other.weights_after[part]
             storage.write(layout.key(chunk), layout.encoding.encode(layout.padded(weights)))
             marks[chunk, WEIGHTS] = _checksum(weights)
+            if hashes is not None:
+                hashes[chunk, chunk_hashes.WEIGHTS] = chunk_hashes.hash_values(weights)
             places.weights[chunk] = facts.number
     if not manifest.weighted and places.weights.any():
         unmoved = places.weights == 0
         marks[unmoved, WEIGHTS] = checksums_of_ones(known.rows)[unmoved]
+        if hashes is not None:
+            hashes[unmoved, chunk_hashes.WEIGHTS] = chunk_hashes.hash_ones(known.rows[unmoved])
     if len(rows.ids) <= MOST_NOTED:
         write_changed_rows(storage, group, rows)
     for layout in written:
@@ -446,7 +454,10 @@ def commit_changes(store: Store, facts: Facts, rows: ChangedRows, info: CommitIn
     chunks, since = merged(manifest.changes, facts.commits, np.unique(rows.ids // store.chunk_rows))
     columns = {"digest": digests, "unlabelled": unlabelled, "counts": counts, "marks": marks}
     entries = Changed.of(chunks, places, columns)
-    write_group(storage, group, entries.columns())
+    changed = entries.columns()
+    if hashes is not None:
+        changed[chunk_hashes.COLUMN] = hashes[chunks][:, [chunk_hashes.LABELS, chunk_hashes.WEIGHTS]]
+    write_group(storage, group, changed)
     last = facts.commits[-1].last
     commit = Commit(
         number=facts.number,
@@ -468,6 +479,16 @@ def commit_changes(store: Store, facts: Facts, rows: ChangedRows, info: CommitIn
         moved=True,
         weights=entries.weights is not None,
     )
+    if hashes is not None:
+        sha256 = chunk_hashes.content_sha256(
+            hashes,
+            features=facts.features,
+            dtype=facts.dtype,
+            classes=classes,
+            rows=facts.rows,
+            chunk_rows=facts.chunk_rows,
+        )
+        commit = replace(commit, sha256=sha256)
     info = replace(info, counts={name: number for name, number in _count_changes(rows).items() if number})
     return commit_root(storage, facts, commit, info).commits[-1].digest
 
