@@ -16,7 +16,7 @@ from coremargin.data.compact import compact
 from coremargin.data.difference import difference, earlier
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
-from coremargin.errors import StoreError
+from coremargin.errors import DamagedChunk, StoreError
 from hashes_kit import content_of, edit_commits, edit_hashes, forge_file, renew_commit, strip_hashes
 
 if TYPE_CHECKING:
@@ -152,6 +152,36 @@ def test_earlier_labels_with_the_same_crc_are_found(tmp_path: Path) -> None:
     assert check_store(path).whole
     forge(path, "labels")
     assert any("as of the commit" in damage.what and "SHA-256" in damage.what for damage in check_store(path).damaged)
+
+
+@pytest.mark.parametrize("part", ["rows", "labels", "weights", "values"])
+def test_no_commit_gives_forged_chunks_a_new_hash(tmp_path: Path, part: str) -> None:
+    """Whoever writes a chunk again, with more rows or other labels, checks that what it has is what was recorded."""
+    path = write(tmp_path / "s.zarr", weighted=True, sparse=part == "values")
+    forge(path, part)
+    before = (path / "zarr.json").read_bytes()
+    with pytest.raises(DamagedChunk, match="SHA-256"):
+        compact(path)
+    if part == "labels":
+        with pytest.raises(DamagedChunk, match="SHA-256 of its labels"):
+            write_labels(path, [STEP + 9], ["c"])
+    if part == "weights":
+        with pytest.raises(DamagedChunk, match="SHA-256 of its weights"):
+            remove_rows(path, [STEP + 9])
+    assert (path / "zarr.json").read_bytes() == before
+    write_labels(path, [0], ["c"])  # of another chunk
+
+
+def test_append_does_not_give_a_forged_chunk_a_new_hash(tmp_path: Path) -> None:
+    """The last chunk grows, so its SHA-256 is computed again: it has to be the recorded one before."""
+    path = write(tmp_path / "s.zarr")
+    last = ROWS // STEP
+    forge_file(path / f"X/c.{last}.0", 3 * (ROWS - last * STEP), 4)
+    with pytest.raises(DamagedChunk, match=f"chunk {last}: the SHA-256 of its rows"):
+        StoreWriter.append(path)
+    assert Store.open(path).rows == ROWS
+    with pytest.raises(DamagedChunk, match=f"chunk {last}: the SHA-256 of its rows"):  # no lock is left
+        StoreWriter.append(path)
 
 
 @pytest.mark.parametrize("how", ["swapped", "other", "commit"])

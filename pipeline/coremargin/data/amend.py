@@ -34,7 +34,7 @@ from coremargin.data.statistics import widened
 from coremargin.data.storage import write_json
 from coremargin.data.store import Store
 from coremargin.data.weights import as_weights, weights_in
-from coremargin.errors import Busy, LabelError, UsageError
+from coremargin.errors import Busy, DamagedChunk, LabelError, UsageError
 from coremargin.formats.current_answers import same
 from coremargin.formats.store_record import group_of
 
@@ -418,6 +418,8 @@ def commit_changes(store: Store, facts: Facts, rows: ChangedRows, info: CommitIn
         written.append(layout)
         for chunk, part, at in _by_chunk(store, other.ids):
             codes = store.labels(chunk).copy()
+            if hashes is not None:
+                _refuse_replaced(store, chunk, hashes, chunk_hashes.LABELS, codes)
             codes[at] = other.codes_after[part]
             storage.write(layout.key(chunk), layout.encoding.encode(layout.padded(codes)))
             digests[chunk] = digests[chunk] >> np.uint64(32) << np.uint64(32) | np.uint64(_checksum(codes))
@@ -432,6 +434,8 @@ def commit_changes(store: Store, facts: Facts, rows: ChangedRows, info: CommitIn
         written.append(layout)
         for chunk, part, at in _by_chunk(store, other.ids):
             weights = weights_in(store, chunk).copy()
+            if hashes is not None and manifest.weighted:
+                _refuse_replaced(store, chunk, hashes, chunk_hashes.WEIGHTS, weights)
             weights[at] = other.weights_after[part]
             storage.write(layout.key(chunk), layout.encoding.encode(layout.padded(weights)))
             marks[chunk, WEIGHTS] = _checksum(weights)
@@ -491,6 +495,14 @@ def commit_changes(store: Store, facts: Facts, rows: ChangedRows, info: CommitIn
         commit = replace(commit, sha256=sha256)
     info = replace(info, counts={name: number for name, number in _count_changes(rows).items() if number})
     return commit_root(storage, facts, commit, info).commits[-1].digest
+
+
+def _refuse_replaced(store: Store, chunk: int, hashes: np.ndarray, part: int, values: np.ndarray) -> None:
+    """Raises DamagedChunk for values that are not the recorded ones: a commit must not give them a SHA-256."""
+    found = hashes[chunk].copy()
+    found[part] = chunk_hashes.hash_values(values)
+    if wrong := chunk_hashes.replaced(f"{store.name}: chunk {chunk}", hashes[chunk], found):
+        raise DamagedChunk(wrong)
 
 
 def _checksum(values: np.ndarray) -> int:

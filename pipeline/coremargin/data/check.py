@@ -129,23 +129,13 @@ def _bad_part(store: Store, part: str, place: str, hashes: np.ndarray | None, ch
             as_weights(values, len(values), f"{store.name}: chunk {chunk}", store.span(chunk)[0])
             found = []
         if hashes is not None:
-            recorded = hashes[chunk, chunk_hashes.PARTS.index(part)]
-            found += _other_hashes(store, chunk, [part] * bool((chunk_hashes.hash_values(values) != recorded).any()))
+            computed = hashes[chunk].copy()
+            computed[chunk_hashes.PARTS.index(part)] = chunk_hashes.hash_values(values)
+            wrong = chunk_hashes.replaced(f"{store.name}: chunk {chunk}", hashes[chunk], computed)
+            found += [wrong] if wrong else []
     except (DamagedChunk, BadRow) as error:
         found = [str(error)]
     return tuple(Damage(chunk, *store.span(chunk), f"{place}: {what}") for what in found)
-
-
-def _other_hashes(store: Store, chunk: int, parts: list[str]) -> list[str]:
-    """What is wrong where the SHA-256 of parts of a chunk are others; their CRC-32C hold."""
-    if not parts:
-        return []
-    names = " and ".join({"x": "rows", "y": "labels"}.get(part, part) for part in parts)
-    text = (
-        f"{store.name}: chunk {chunk}: the SHA-256 of its {names} is not the recorded one, but the CRC-32C is: "
-        f"somebody replaced them; restore the chunk from a copy"
-    )
-    return [text]
 
 
 def check_opens(storage: Storage, array: str) -> None:
@@ -335,8 +325,9 @@ def _look(
     if not found:
         weights = store.weights(chunk) if read[2] is None else read[2]
         if hashes is not None:
-            other = (chunk_hashes.hash_chunk(read[0], read[1], weights) != hashes[chunk]).any(axis=1)
-            found += _other_hashes(store, chunk, [chunk_hashes.PARTS[number] for number in np.flatnonzero(other)])
+            computed = chunk_hashes.hash_chunk(read[0], read[1], weights)
+            wrong = chunk_hashes.replaced(f"{store.name}: chunk {chunk}", hashes[chunk], computed)
+            found += [wrong] if wrong else []
         found += _contents(store, (read[0], read[1], weights), stored, chunk - first, chunk)
     return tuple(Damage(chunk, start, stop, what) for what in found)
 

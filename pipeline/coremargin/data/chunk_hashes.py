@@ -47,6 +47,18 @@ def hash_chunk(X: Any, codes: np.ndarray, weights: np.ndarray | None) -> np.ndar
     return found
 
 
+def replaced(place: str, recorded: np.ndarray, found: np.ndarray) -> str:
+    """What is wrong with a chunk of these SHA-256 (5, 32), whose CRC-32C hold; "" where they are the recorded ones."""
+    other = [PARTS[number] for number in np.flatnonzero((recorded != found).any(axis=1))]
+    if not other:
+        return ""
+    names = " and ".join({"x": "rows", "y": "labels"}.get(part, part) for part in other)
+    return (
+        f"{place}: the SHA-256 of its {names} is not the recorded one, but the CRC-32C is: somebody replaced them; "
+        f"restore the chunk from a copy"
+    )
+
+
 def hash_ones(rows: np.ndarray) -> np.ndarray:
     """SHA-256 (c, 32) uint8 of weights that are all 1, of chunks with so many rows (c,)."""
     sizes, of = np.unique(rows, return_inverse=True)
