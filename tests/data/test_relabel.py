@@ -182,8 +182,9 @@ def test_only_labels_of_changed_chunks_are_written(store: Path) -> None:
     assert {path.relative_to(store).as_posix() for path in after - set(before)} == {
         *(f"changes/000001/y/{name}" for name in ("zarr.json", "c.0", "c.4")), "changes/000001/zarr.json",
         "changes/000001/rows.npz", "changes/zarr.json", "blocks/000001/zarr.json",
-        *(f"blocks/000001/{name}/zarr.json" for name in ("chunk", "array", "y", "unlabelled", "counts")),
+        *(f"blocks/000001/{name}/zarr.json" for name in ("chunk", "array", "y", "unlabelled", "counts", "sha256")),
         *(f"blocks/000001/{name}/c.0" for name in ("chunk", "array", "y", "unlabelled")), "blocks/000001/counts/c.0.0",
+        "blocks/000001/sha256/c.0.0.0",
     }  # fmt: skip
     assert (found.given, found.added + found.replaced) == (3, 3)
     assert Store.open(store).classes[2:] == ("c",)

@@ -26,6 +26,7 @@ class Draft:
     def __init__(self, specimen: Specimen, below: str = "") -> None:
         self.below = below
         self.record: Record = json.loads(specimen.files[f"{below}model.json"])
+        self._digest = self.claims.get("store_digest")
         self.arrays: Arrays = {name: values.copy() for name, values in specimen.arrays(below).items()}
 
     @property
@@ -39,7 +40,10 @@ class Draft:
         return dict.__getitem__(self.record, "parameters")
 
     def files(self) -> Files:
-        """The model's files."""
+        """The model's files. With another digest it names no SHA-256: what is false has to be found without."""
+        claims = dict.get(self.record, "certificate")
+        if isinstance(claims, dict) and claims.get("store_digest") != self._digest:
+            claims.pop("store_sha256", None)
         text = json.dumps(self.record, indent=1).encode()
         return {f"{self.below}model.json": text, f"{self.below}arrays.npz": zipped(members_of(self.arrays))}
 

@@ -157,6 +157,7 @@ MODELS: tuple[Rule, ...] = (
     Rule(rf"{_MODEL}(status|certificate\.kind)", _text, "stopped is a weaker claim than certified: judged"),
     Rule(rf"{_MODEL}parameters\.(C|class_weight(\.\d)?)", _anything, "other prices whose bounds these may be: judged"),
     Rule(rf"{_MODEL}parameters\.(intercept|loss|scaling)", _anything, "where nothing is claimed of it: judged"),
+    Rule(rf"{_MODEL}certificate\.store_sha256", _absent, "then rows are named by CRC-32C alone, a weaker claim"),
     Rule(rf"{_MODEL}parameters\.only", _same_text, "the same label, asked for as text"),
     Rule(rf"{_MODEL}parameters\.nu", _number, "another share, whose bounds these may be: judged"),
     Rule(rf"{_MODEL}parameters\.relative_margin", _number, "another bound, whose bounds these may be: judged"),
@@ -204,6 +205,7 @@ def _longer(old: Any, new: Any) -> bool:
 _JSON = r"(.*/)?zarr\.json:"
 STORES: tuple[Rule, ...] = (
     Rule(r"zarr\.json:attributes\.about(\..*)?", _anything, "what people say about the rows"),
+    Rule(r"zarr\.json:attributes\.commits\.0\.sha256", _absent, "an older store: that of its bytes is computed"),
     Rule(
         r"zarr\.json:attributes\.(?!(format|version|features|dtype|classes|rows|chunk_rows|commits|log|file_entries|weighted)\b).*",
         _anything,
@@ -223,7 +225,7 @@ STORES: tuple[Rule, ...] = (
     ),
     Rule(r"blocks(/\d+)?/zarr\.json:?.*", _anything, "groups that say nothing about rows"),
     Rule(
-        r"blocks/\d+/(?!digest|nonzeros|marks|chunk|array|y/|weights)[^:]*:?.*",
+        r"blocks/\d+/(?!digest|nonzeros|marks|chunk|array|y/|weights|sha256)[^:]*:?.*",
         _anything,
         "statistics that the verifier does not believe, nor read",
     ),
@@ -245,6 +247,24 @@ def _labels_said_anew(old: Any, new: Any) -> bool:
     return len(old) == len(new) and old[4:16] == new[4:16]
 
 
+def _hashes_said_anew(old: Any, new: Any) -> bool:
+    """Of the hashes of three chunks only those of labels of the first and the third, of weights, or the checksum."""
+    return _other_hashes(old, new, 5) <= {(0, 1), (2, 1), (0, 4), (1, 4), (2, 4)}
+
+
+def _weights_of_second_hashed_anew(old: Any, new: Any) -> bool:
+    """Of the hashes of labels and weights of three chunks only that of the second one's weights, or the checksum."""
+    return _other_hashes(old, new, 2) <= {(1, 1)}
+
+
+def _other_hashes(old: Any, new: Any, parts: int) -> set[tuple[int, int]]:
+    """Which hashes of three chunks differ: chunk and part; of files that are longer or shorter (-1, -1)."""
+    if len(old) != len(new) or len(old) != 4 + 3 * parts * 32:
+        return {(-1, -1)}
+    one, other = (np.frombuffer(file[:-4], np.uint8).reshape(3, parts, 32) for file in (old, new))
+    return {(int(chunk), int(part)) for chunk, part in np.argwhere((one != other).any(axis=2))}
+
+
 def _second_of_three(old: Any, new: Any) -> bool:
     """Of three numbers of 4 bytes only the second, or the checksum, differs."""
     return len(old) == len(new) and old[:4] == new[:4] and old[8:12] == new[8:12]
@@ -253,9 +273,13 @@ def _second_of_three(old: Any, new: Any) -> bool:
 #: The same of its root.
 CHANGED: tuple[Rule, ...] = (
     *STORES,
-    Rule(r"zarr\.json:attributes\.commits\.0\.(rows|digest|classes|moved)", _anything, "what an earlier commit is"),
+    Rule(
+        r"zarr\.json:attributes\.commits\.0\.(rows|digest|sha256|classes|moved)", _anything, "what an earlier commit is"
+    ),
     Rule(r"zarr\.json:attributes\.commits\.1\.since", _anything, "fewer entries are taken for repeated"),
     Rule(r"blocks/000002/digest/c\.0", _labels_said_anew, "the last commit says what labels these chunks have"),
+    Rule(r"blocks/000002/sha256/c\.0\.0\.0", _hashes_said_anew, "the last commit says what these are"),
+    Rule(r"blocks/000004/sha256/c\.0\.0\.0", _weights_of_second_hashed_anew, "nothing of these weights is read"),
     Rule(r"blocks/000004/weights/c\.0", _second_of_three, "nothing of a chunk whose rows have no weights is read"),
 )
 

@@ -239,7 +239,7 @@ def drawn(rng: np.random.Generator, files: dict[str, bytes]) -> tuple[str, Files
         read = [
             name
             for name in texts
-            if not name.startswith("blocks") or re.search(r"digest|marks|nonzeros|chunk|array|/y/", name)
+            if not name.startswith("blocks") or re.search(r"digest|sha256|marks|nonzeros|chunk|array|/y/", name)
         ]
         name = "zarr.json" if kind < 0.32 else read[rng.integers(len(read))]
         told, content = forge_json.mutated(rng, files[name])
@@ -421,6 +421,8 @@ class StoreAttack(Campaign):
             return f"{told}: not ingested", Outcome("not ingested")
         record: Record = copy.deepcopy(place.specimen.record)
         record["certificate"]["store_digest"] = rows.digest
+        ingested = Store.open(path)
+        record["certificate"]["store_sha256"] = {"chunk_rows": ingested.chunk_rows, "digest": ingested.sha256}
         record["rows"] = len(rows.X)
         work = place.model
         with work.changed({"model.json": json.dumps(record).encode()}):

@@ -56,12 +56,13 @@ def test_commits_do_not_share_their_statistics(tmp_path: Path) -> None:
 def test_of_statistics_that_later_commits_repeat_nothing_is_kept(tmp_path: Path) -> None:
     """Commits that all cover all chunks, in links to one folder, take the memory of one and not of each."""
     path = store_of(tmp_path / "s.zarr", np.eye(4, dtype=np.float32), list("abab"), 1)
-    big, count = path / "blocks" / "000000" / "digest", 1 << 16
-    metadata = json.loads((big / "zarr.json").read_text())
-    metadata["shape"] = metadata["chunk_grid"]["configuration"]["chunk_shape"] = [count]
-    (big / "zarr.json").write_text(json.dumps(metadata))
-    content = bytes(8 * count)
-    (big / "c.0").write_bytes(content + crc32c.crc32c(content).to_bytes(4, "little"))
+    for name, file, count in (("digest", "c.0", 1 << 16), ("sha256", "c.0.0.0", 1 << 12)):
+        big = path / "blocks" / "000000" / name
+        metadata = json.loads((big / "zarr.json").read_text())
+        metadata["shape"][0] = metadata["chunk_grid"]["configuration"]["chunk_shape"][0] = count
+        (big / "zarr.json").write_text(json.dumps(metadata))
+        content = bytes(count * math.prod(metadata["shape"][1:]) * np.dtype(metadata["data_type"]).itemsize)
+        (big / file).write_bytes(content + crc32c.crc32c(content).to_bytes(4, "little"))
     record = json.loads((path / "zarr.json").read_text())
     about, commits = record["attributes"], 200
     entry = about["commits"][0]

@@ -45,11 +45,20 @@ _drop = click.option("--drop", metavar="COLUMNS", help="Columns of the file to i
 @_store
 @click.option("--epsilon", type=float, metavar="E", help="Require that the bounds prove this epsilon.")
 @click.option("--threads", type=click.IntRange(1), metavar="NUMBER", help="Chunks read at a time.  [default: cores]")
+@click.option("--sha256", is_flag=True, help="Also compute the SHA-256 of all chunks, which no forger can match.")
 @kernel_option
 @json_option
 @quiet_option
-def verify(
-    model: Path, store: Path, *, epsilon: float | None, threads: int | None, kernel: Any, as_json: bool, quiet: bool
+def verify(  # noqa: PLR0913 - one for each option
+    model: Path,
+    store: Path,
+    *,
+    epsilon: float | None,
+    threads: int | None,
+    sha256: bool,
+    kernel: Any,
+    as_json: bool,
+    quiet: bool,
 ) -> None:
     """Check the certificate of MODEL against every row of STORE.
 
@@ -74,7 +83,8 @@ def verify(
         raise UsageError(f"--epsilon: expected a number between 0 and 1, both excluded; got {epsilon}")
     with terminable(), progress(quiet=quiet) as advance:
         shown = _show_rows_progress(advance, "verifying", store)
-        result = examine(model, store, kernel=kernel, threads=_check_threads(threads), on_progress=shown)
+        workers = _check_threads(threads)
+        result = examine(model, store, kernel=kernel, threads=workers, sha256=sha256, on_progress=shown)
     if as_json:
         print_json(result.to_dict())
     else:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from coremargin.data import chunk_hashes
 from coremargin.data.arrays import checked_ids
 from coremargin.data.changes import Changed, Places, merged
 from coremargin.data.checksum import crc32c
@@ -33,7 +34,7 @@ from coremargin.data.statistics import widened
 from coremargin.data.storage import write_json
 from coremargin.data.store import Store
 from coremargin.data.weights import as_weights, weights_in
-from coremargin.errors import Busy, LabelError, UsageError
+from coremargin.errors import Busy, DamagedChunk, LabelError, UsageError
 from coremargin.formats.current_answers import same
 from coremargin.formats.store_record import group_of
 
@@ -404,6 +405,7 @@ def commit_changes(store: Store, facts: Facts, rows: ChangedRows, info: CommitIn
     places = Places(places.labels.copy(), places.weights.copy())
     digests, unlabelled, marks = known.digest.copy(), known.unlabelled.copy(), known.marks.copy()
     counts = widened(known.counts, len(classes))
+    hashes = manifest.hashes(known.rows) if facts.hashed else None
 
     group = group_of(facts.number)
     folder = f"{CHANGES}/{group}"
@@ -416,9 +418,13 @@ def commit_changes(store: Store, facts: Facts, rows: ChangedRows, info: CommitIn
         written.append(layout)
         for chunk, part, at in _by_chunk(store, other.ids):
             codes = store.labels(chunk).copy()
+            if hashes is not None:
+                _refuse_replaced(store, chunk, hashes, chunk_hashes.LABELS, codes)
             codes[at] = other.codes_after[part]
             storage.write(layout.key(chunk), layout.encoding.encode(layout.padded(codes)))
             digests[chunk] = digests[chunk] >> np.uint64(32) << np.uint64(32) | np.uint64(_checksum(codes))
+            if hashes is not None:
+                hashes[chunk, chunk_hashes.LABELS] = chunk_hashes.hash_values(codes)
             unlabelled[chunk] = np.count_nonzero(codes == UNLABELLED)
             counts[chunk] = np.bincount(codes[codes >= 0], minlength=len(classes))
             places.labels[chunk] = facts.number
@@ -428,13 +434,19 @@ def commit_changes(store: Store, facts: Facts, rows: ChangedRows, info: CommitIn
         written.append(layout)
         for chunk, part, at in _by_chunk(store, other.ids):
             weights = weights_in(store, chunk).copy()
+            if hashes is not None and manifest.weighted:
+                _refuse_replaced(store, chunk, hashes, chunk_hashes.WEIGHTS, weights)
             weights[at] = other.weights_after[part]
             storage.write(layout.key(chunk), layout.encoding.encode(layout.padded(weights)))
             marks[chunk, WEIGHTS] = _checksum(weights)
+            if hashes is not None:
+                hashes[chunk, chunk_hashes.WEIGHTS] = chunk_hashes.hash_values(weights)
             places.weights[chunk] = facts.number
     if not manifest.weighted and places.weights.any():
         unmoved = places.weights == 0
         marks[unmoved, WEIGHTS] = checksums_of_ones(known.rows)[unmoved]
+        if hashes is not None:
+            hashes[unmoved, chunk_hashes.WEIGHTS] = chunk_hashes.hash_ones(known.rows[unmoved])
     if len(rows.ids) <= MOST_NOTED:
         write_changed_rows(storage, group, rows)
     for layout in written:
@@ -446,7 +458,10 @@ def commit_changes(store: Store, facts: Facts, rows: ChangedRows, info: CommitIn
     chunks, since = merged(manifest.changes, facts.commits, np.unique(rows.ids // store.chunk_rows))
     columns = {"digest": digests, "unlabelled": unlabelled, "counts": counts, "marks": marks}
     entries = Changed.of(chunks, places, columns)
-    write_group(storage, group, entries.columns())
+    changed = entries.columns()
+    if hashes is not None:
+        changed[chunk_hashes.COLUMN] = hashes[chunks][:, [chunk_hashes.LABELS, chunk_hashes.WEIGHTS]]
+    write_group(storage, group, changed)
     last = facts.commits[-1].last
     commit = Commit(
         number=facts.number,
@@ -468,8 +483,26 @@ def commit_changes(store: Store, facts: Facts, rows: ChangedRows, info: CommitIn
         moved=True,
         weights=entries.weights is not None,
     )
+    if hashes is not None:
+        sha256 = chunk_hashes.content_sha256(
+            hashes,
+            features=facts.features,
+            dtype=facts.dtype,
+            classes=classes,
+            rows=facts.rows,
+            chunk_rows=facts.chunk_rows,
+        )
+        commit = replace(commit, sha256=sha256)
     info = replace(info, counts={name: number for name, number in _count_changes(rows).items() if number})
     return commit_root(storage, facts, commit, info).commits[-1].digest
+
+
+def _refuse_replaced(store: Store, chunk: int, hashes: np.ndarray, part: int, values: np.ndarray) -> None:
+    """Raises DamagedChunk for values that are not the recorded ones: a commit must not give them a SHA-256."""
+    found = hashes[chunk].copy()
+    found[part] = chunk_hashes.hash_values(values)
+    if wrong := chunk_hashes.replaced(f"{store.name}: chunk {chunk}", hashes[chunk], found):
+        raise DamagedChunk(wrong)
 
 
 def _checksum(values: np.ndarray) -> int:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from coremargin.data import chunk_hashes
 from coremargin.data.format import KEY_PARTS, KEYS, read_facts
 from coremargin.data.key_runs import first_twice
 from coremargin.data.layout import check_changed
@@ -60,7 +61,7 @@ def look_at_earlier(store: Store, pool: ThreadPoolExecutor, workers: int) -> tup
         place = f"as of the commit {commit.digest} of {commit.rows:,} rows"
         try:
             older = Store.open(store.storage, map_bytes=0, digest=commit.digest)
-            files = _files(older)
+            files, hashes = _files(older), older.chunk_hashes() if older.sha256 else None
         except StoreError as error:
             damaged.append(Damage(None, 0, commit.rows, f"{place}: {error}"))
             continue
@@ -71,7 +72,7 @@ def look_at_earlier(store: Store, pool: ThreadPoolExecutor, workers: int) -> tup
             for name in sorted(unseen):
                 found = _bad_folder(layout, {chunk: name for where, chunk in new if where == name}, older.rows)
                 damaged += [Damage(None, 0, commit.rows, f"{place}: {what}") for what in found]
-            look = partial(_bad_part, older, part, place)
+            look = partial(_bad_part, older, part, place, hashes)
             for wrong in in_order(pool, look, sorted(n for _, n in new), workers + 2):
                 damaged += wrong
             seen, folders = seen | new, folders | unseen
@@ -116,16 +117,22 @@ def _changed_since(history: Sequence[CommitRecord]) -> Iterator[CommitRecord]:
             yield commit
 
 
-def _bad_part(store: Store, part: str, place: str, chunk: int) -> tuple[Damage, ...]:
+def _bad_part(store: Store, part: str, place: str, hashes: np.ndarray | None, chunk: int) -> tuple[Damage, ...]:
     """What is wrong with the labels or weights of one chunk of an earlier commit."""
     readers = store.readers()
     try:
         if part == "y":
-            found = bad_codes(store, readers.y.reread(chunk), chunk)
+            values = readers.y.reread(chunk)
+            found = bad_codes(store, values, chunk)
         else:
-            weights = readers.weights.reread(chunk) if readers.weights else np.ones(0)
-            as_weights(weights, len(weights), f"{store.name}: chunk {chunk}", store.span(chunk)[0])
+            values = readers.weights.reread(chunk) if readers.weights else np.ones(0)
+            as_weights(values, len(values), f"{store.name}: chunk {chunk}", store.span(chunk)[0])
             found = []
+        if hashes is not None:
+            computed = hashes[chunk].copy()
+            computed[chunk_hashes.PARTS.index(part)] = chunk_hashes.hash_values(values)
+            wrong = chunk_hashes.replaced(f"{store.name}: chunk {chunk}", hashes[chunk], computed)
+            found += [wrong] if wrong else []
     except (DamagedChunk, BadRow) as error:
         found = [str(error)]
     return tuple(Damage(chunk, *store.span(chunk), f"{place}: {what}") for what in found)
@@ -245,7 +252,7 @@ def check_store(
     workers: int | None = None,
     digest: str | None = None,
 ) -> CheckReport:
-    """Read every byte of a store: checksums of files and rows, values, statistics, keys; labels of earlier commits.
+    """Read every byte of a store: checksums and SHA-256, values, statistics, keys; labels of earlier commits.
 
     on_chunk(chunks done, chunks in all, damage of this chunk) is called in this thread. digest: of the commit that is
     read, alone. Raises StoreError when not even the metadata tells what should be there.
@@ -258,6 +265,12 @@ def check_store(
     for name in store.arrays:
         check_opens(store.storage, name)
     damaged = _bad_columns(store) or bad_keys(store)
+    hashes = None
+    if store.sha256:
+        try:
+            hashes = store.chunk_hashes()
+        except StoreError as error:
+            damaged.append(Damage(None, 0, store.rows, str(error)))
     workers = workers or len(os.sched_getaffinity(0))
     with ThreadPoolExecutor(workers, thread_name_prefix="coremargin-check") as pool:
         together = _SPARSE_SLICE if store.sparse else _SLICE
@@ -265,7 +278,7 @@ def check_store(
             chunks = range(start, min(store.chunks, start + together))
             stored, complaint = _stored(store, chunks)
             damaged += complaint
-            look = partial(_look, store, readers, stored, start)
+            look = partial(_look, store, readers, stored, hashes, start)
             for chunk, found in zip(chunks, in_order(pool, look, chunks, workers + 2), strict=True):
                 damaged += found
                 if on_chunk is not None:
@@ -292,7 +305,14 @@ def _stored(store: Store, chunks: range) -> tuple[ChunkStatistics | None, list[D
         return None, [Damage(None, store.span(chunks.start)[0], store.span(chunks.stop - 1)[1], str(error))]
 
 
-def _look(store: Store, readers: Readers, stored: ChunkStatistics | None, first: int, chunk: int) -> tuple[Damage, ...]:
+def _look(
+    store: Store,
+    readers: Readers,
+    stored: ChunkStatistics | None,
+    hashes: np.ndarray | None,
+    first: int,
+    chunk: int,
+) -> tuple[Damage, ...]:
     """What is wrong with one chunk."""
     start, stop = store.span(chunk)
     read: list[Any] = []
@@ -304,6 +324,10 @@ def _look(store: Store, readers: Readers, stored: ChunkStatistics | None, first:
             found.append(str(error))
     if not found:
         weights = store.weights(chunk) if read[2] is None else read[2]
+        if hashes is not None:
+            computed = chunk_hashes.hash_chunk(read[0], read[1], weights)
+            wrong = chunk_hashes.replaced(f"{store.name}: chunk {chunk}", hashes[chunk], computed)
+            found += [wrong] if wrong else []
         found += _contents(store, (read[0], read[1], weights), stored, chunk - first, chunk)
     return tuple(Damage(chunk, start, stop, what) for what in found)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from coremargin.data import chunk_hashes
 from coremargin.data.changes import Places
 from coremargin.data.commits import CommitInfo, commit_root
 from coremargin.data.digest import WEIGHTS, Digested, checksums_of_ones, store_digest
@@ -93,6 +94,7 @@ class ChunkSink:
         self.first = facts.rows // facts.chunk_rows  #: first chunk that the next commit describes
         self.bytes_written = 0  #: bytes of chunk files so far
         self._entries: dict[int, ChunkStatistics | ChunkScalars] = {}
+        self._hashes: dict[int, np.ndarray] = {}  # SHA-256 of the same chunks, if the store has those of all
         self._nonzeros = 0  # stored values that the last commit described
         self._lock = threading.Lock()
         self._layouts = layouts(place.storage, facts, encoding)
@@ -159,8 +161,11 @@ class ChunkSink:
         if is_sparse(X):  # vectors of thousands of chunks would not fit in memory
             size += write_vectors(self.place.storage, index, X.shape[0], vars(entry), X.dtype)
             kept = entry.scalars
+        hashes = chunk_hashes.hash_chunk(X, codes, weights) if self.facts.hashed else None
         with self._lock:
             self._entries[index] = kept
+            if hashes is not None:
+                self._hashes[index] = hashes
             self.bytes_written += size
 
     def close_values(self, last: Rows | None, rows: int) -> None:
@@ -214,7 +219,9 @@ class ChunkSink:
         if publish and not self.place.published:
             self.place.publish()
         self.facts, self.first, self._begun = facts, rows // facts.chunk_rows, None
-        self._entries = {index: entry for index, entry in self._entries.items() if index >= self.first}
+        for known in (self._entries, self._hashes):
+            for index in [index for index in known if index < self.first]:
+                del known[index]
 
     def _sync_array(self, name: str, metadata: dict[str, Any]) -> None:
         write_json(self.place.storage, f"{name}/zarr.json", metadata)
@@ -225,6 +232,7 @@ class ChunkSink:
         first, last = self.first, chunks_of(rows, facts.chunk_rows)
         parts = [self._entries[index] for index in range(first, last)]
         start, known, weighted, places = first, None, facts.weighted, Places.nothing(last)
+        hashes = np.stack([self._hashes[index] for index in range(first, last)]) if facts.hashed else None
         if facts.commits:
             start = _merged_from(facts.commits, first, last, _MERGE_NUMBERS // (5 * facts.features + 16))
             earlier = Manifest(self.place.storage, facts, facts.commits)
@@ -233,6 +241,8 @@ class ChunkSink:
             part = before.part(start, first) if facts.sparse else earlier.part(start, first, before)
             parts.insert(0, part)
             known = Digested.of(before).upto(start)
+            if hashes is not None:
+                hashes = np.concatenate([earlier.hashes(before.rows)[:first], hashes])
         statistics, described = concatenate(parts, len(facts.classes)), places.part(start, last)
         written = Digested.of(self._weighed(statistics, described) if weighted else statistics)
         known = Digested.joined([known, written]) if known else written
@@ -256,7 +266,20 @@ class ChunkSink:
             moved=facts.moved,
             weights=bool(described.weights.any()),
         )
-        write_statistics(self.place.storage, commit.group, statistics, facts, described)
+        if hashes is not None:
+            if weighted and not facts.weighted:
+                unmoved = places.weights == 0
+                hashes[unmoved, chunk_hashes.WEIGHTS] = chunk_hashes.hash_ones(known.rows[unmoved])
+            sha256 = chunk_hashes.content_sha256(
+                hashes,
+                features=facts.features,
+                dtype=facts.dtype,
+                classes=facts.classes,
+                rows=rows,
+                chunk_rows=facts.chunk_rows,
+            )
+            commit, hashes = replace(commit, sha256=sha256), hashes[start:last]
+        write_statistics(self.place.storage, commit.group, statistics, facts, described, hashes)
         return facts, commit
 
     def _weighed(self, statistics: Entries, places: Places) -> Entries:

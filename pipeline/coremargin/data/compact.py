@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.data.amend import commit_changes, read_rows
+from coremargin.data.chunk_hashes import hash_chunk, replaced
 from coremargin.data.commits import CommitInfo
 from coremargin.data.format import UNLABELLED, read_facts
 from coremargin.data.key_runs import Entries
@@ -18,7 +19,7 @@ from coremargin.data.row_selection import index_of
 from coremargin.data.store import Store
 from coremargin.data.weights import weights_in
 from coremargin.data.writer import StoreWriter
-from coremargin.errors import UsageError
+from coremargin.errors import DamagedChunk, UsageError
 from coremargin.formats.store_log import FileMark
 from coremargin.maths.rows import take
 
@@ -175,9 +176,9 @@ def _written(store: Store, place: Place, out: Address | None, on_rows: Callable[
     try:
         if writer.keys is not None:
             writer.keys.take_all(kept_keys(store))
-        commits = 0
+        commits, hashes = 0, dict(enumerate(store.chunk_hashes())) if store.sha256 else {}
         for start, stop, info in arrivals:
-            for done, part in _parts(store, start, stop, weighted=weighted):
+            for done, part in _parts(store, hashes, start, stop, weighted=weighted):
                 writer.write(*part)
                 if on_rows is not None:
                     on_rows(done, store.rows)
@@ -263,8 +264,14 @@ def _weights(store: Store) -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate(ids), np.concatenate(found)
 
 
-def _parts(store: Store, start: int, stop: int, *, weighted: bool) -> Iterator[tuple[int, tuple[Any, Any, Any]]]:
-    """Rows, labels and weights of the rows [start, stop) that count, chunk by chunk; and up to which row that is."""
+def _parts(
+    store: Store, hashes: dict[int, np.ndarray], start: int, stop: int, *, weighted: bool
+) -> Iterator[tuple[int, tuple[Any, Any, Any]]]:
+    """Rows, labels and weights of the rows [start, stop) that count, chunk by chunk; and up to which row that is.
+
+    hashes: SHA-256 of the chunks that were not read yet. Raises DamagedChunk for one that has others: it would get new
+    ones.
+    """
     labels = np.empty(len(store.classes) + 1, dtype=object)
     labels[: len(store.classes)] = store.classes
     labels[UNLABELLED] = None
@@ -272,6 +279,10 @@ def _parts(store: Store, start: int, stop: int, *, weighted: bool) -> Iterator[t
         first, last = store.span(chunk)
         rows, codes = store.read(chunk)
         weights = store.weights(chunk)
+        if chunk in hashes:
+            found = hash_chunk(rows, codes, weights)
+            if wrong := replaced(f"{store.name}: chunk {chunk}", hashes.pop(chunk), found):
+                raise DamagedChunk(wrong)
         part = np.arange(max(start, first), min(stop, last)) - first
         if weights is not None:
             part = part[weights[part] > 0]

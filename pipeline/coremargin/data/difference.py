@@ -12,23 +12,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from io import BytesIO
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.data import chunk_hashes
 from coremargin.data.digest import WEIGHTS, checksums_of_ones
 from coremargin.data.folder import write_arrays
 from coremargin.data.format import CHANGES
 from coremargin.data.sizes import LABEL_DTYPE, WEIGHT_DTYPE
 from coremargin.data.store import Store
+from coremargin.data.view import contradicts
 from coremargin.data.weights import weights_in
 from coremargin.errors import DataError, StoreError
 from coremargin.formats.npz import read_arrays
 from coremargin.formats.storage import opened_object
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from coremargin.data.storage import Storage
     from coremargin.formats.storage import ReadableStorage
@@ -112,6 +114,7 @@ def read_changed_rows(storage: ReadableStorage, group: str, classes: int) -> tup
 
 
 _LABELS = np.uint64(0xFFFFFFFF)  # the half of a chunk's digest that is about labels; the other one is about its rows
+_ROW_PARTS = [chunk_hashes.PARTS.index(name) for name in ("x", "indices", "lengths")]
 
 
 @dataclass(frozen=True)
@@ -147,16 +150,26 @@ class Difference:
         return self.appended > 0 or self.changed > 0
 
 
-def earlier(store: Store, digest: str) -> Store:
-    """The commit of a store's past with this content. Raises StoreError: there is none."""
+def earlier(store: Store, digest: str, sha256: Mapping[str, Any] | None = None) -> Store:
+    """The commit of a store's past with this content; sha256: what the model's record says of it.
+
+    Raises StoreError: there is none, or it was forged.
+    """
     try:
-        return Store.open(store.storage, digest=digest)
+        found = Store.open(store.storage, digest=digest)
     except StoreError as error:
         error.add_note(
             f"the model is about the rows {digest}: give the store that it was trained on, or train a new model on "
             "this one with `coremargin train`"
         )
         raise
+    if contradicts(found, sha256):
+        raise StoreError(
+            f"{store.name}: expected the rows and labels that the model was trained on, of SHA-256 "
+            f"{(sha256 or {})['digest']}, found {found.sha256} with the same CRC-32C: somebody replaced some; restore "
+            "the store from a copy"
+        )
+    return found
 
 
 def difference(old: Store, new: Store) -> Difference:
@@ -169,12 +182,14 @@ def difference(old: Store, new: Store) -> Difference:
     only_rows = not any(entry.commit.changed for entry in new.log[old.commits :])
     checksums = known.digest ^ found.digest
     rewritten = (checksums & ~_LABELS != 0) | (known.marks != found.marks)[:, :WEIGHTS].any(axis=1)
+    other = _other_hashes(old, new)
+    rewritten |= other[:, _ROW_PARTS].any(axis=1)
     if (rewritten & whole).any():
         raise _written_anew(old, new)
     weighed = known.marks[:, WEIGHTS] if old.weighted or not new.weighted else checksums_of_ones(known.rows)
     both = ~whole & (not only_rows)
-    labels = ((checksums & _LABELS != 0) & whole) | both
-    weights = ((weighed != found.marks[:, WEIGHTS]) & whole) | both
+    labels = (((checksums & _LABELS != 0) | other[:, chunk_hashes.LABELS]) & whole) | both
+    weights = (((weighed != found.marks[:, WEIGHTS]) | other[:, chunk_hashes.WEIGHTS]) & whole) | both
     noted = _noted(old, new, labels, weights, whole)
     if noted is None:
         chunks = np.flatnonzero(labels | weights).tolist()
@@ -185,6 +200,16 @@ def difference(old: Store, new: Store) -> Difference:
         noted = join_changes([part for part, _ in parts]), sum(nbytes for _, nbytes in parts)
     rows, nbytes = noted
     return Difference(old.rows, new.rows, **vars(rows), nbytes=nbytes)
+
+
+def _other_hashes(old: Store, new: Store) -> np.ndarray:
+    """Which parts (c, 5) of the earlier commit's chunks have another SHA-256; none where one of them has none."""
+    if not (old.sha256 and new.sha256):
+        return np.zeros((old.chunks, len(chunk_hashes.PARTS)), bool)
+    known, found = old.chunk_hashes(), new.chunk_hashes()[: old.chunks]
+    if new.weighted and not old.weighted:
+        known[:, chunk_hashes.WEIGHTS] = chunk_hashes.hash_ones(old.scalars().rows)
+    return np.asarray((known != found).any(axis=2))
 
 
 def _noted(

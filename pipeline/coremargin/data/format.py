@@ -52,7 +52,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
-from msgspec import UNSET, to_builtins
+from msgspec import UNSET, UnsetType, to_builtins
 from msgspec.structs import asdict
 
 from coremargin.data.plain import group_metadata
@@ -100,6 +100,7 @@ class Commit:
     since: int = 0  #: the first commit whose changes it repeats
     moved: bool = False  #: its group says where changed labels lie
     weights: bool = False  #: its group says where changed weights lie
+    sha256: str | UnsetType = UNSET  #: of its content; unset where chunks have CRC-32C alone
 
     def record(self) -> CommitRecord:
         """As stored."""
@@ -142,6 +143,11 @@ class Facts:
     def moved(self) -> bool:
         """A commit changed labels or weights; groups of later ones say where those of their chunks lie."""
         return any(commit.moved for commit in self.commits)
+
+    @property
+    def hashed(self) -> bool:
+        """Chunks have their SHA-256: those of a new store, and of one whose commits have theirs."""
+        return all(commit.sha256 is not UNSET for commit in self.commits)
 
     @property
     def reweighed(self) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from coremargin.data import chunk_hashes
 from coremargin.data.changes import Changed, Places, folders_of, read_changes
 from coremargin.data.digest import WEIGHTS, Digested, checksums_of_ones, store_digest
 from coremargin.data.format import BLOCKS
@@ -40,16 +41,23 @@ _VECTORS = ("centre", "low", "high", "total", "spread")
 
 
 def write_statistics(
-    storage: Storage, group: str, statistics: ChunkStatistics | ChunkScalars, facts: Facts, places: Places
+    storage: Storage,
+    group: str,
+    statistics: ChunkStatistics | ChunkScalars,
+    facts: Facts,
+    places: Places,
+    hashes: np.ndarray | None,
 ) -> None:
-    """Write one commit's statistics; places: where labels and weights of its chunks lie.
+    """Write one commit's statistics.
 
-    The vectors of sparse chunks have objects of their own: see sparse_statistics.py.
+    places: where labels and weights of its chunks lie. hashes: SHA-256 (c, 5, 32) of their parts, if the store has
+    those of all chunks. The vectors of sparse chunks have objects of their own: see sparse_statistics.py.
     """
     reweighed = bool(places.weights.any())
     left_out = {"nonzeros", "marks"} - set(_extra(facts, marked=reweighed))
     columns = {name: values for name, values in vars(statistics).items() if name not in left_out}
     columns |= {"array": places.labels} if facts.moved else {}
+    columns |= {} if hashes is None else {chunk_hashes.COLUMN: hashes}
     write_group(storage, group, columns | ({"weights_array": places.weights} if reweighed else {}))
 
 
@@ -61,7 +69,7 @@ def write_group(storage: Storage, group: str, columns: Mapping[str, Any]) -> Non
         write_json(storage, f"{BLOCKS}/zarr.json", groups)
     write_json(storage, f"{key}/zarr.json", groups)
     for name, values in columns.items():
-        tail = {"counts": ("class",), "marks": ("mark",)}.get(name, ("feature",))
+        tail = {"counts": ("class",), "marks": ("mark",), chunk_hashes.COLUMN: ("part", "byte")}.get(name, ("feature",))
         write_array(storage, f"{key}/{name}", values, ("chunk", *tail)[: values.ndim])
     storage.sync(*(f"{key}/{name}" for name in columns), key, BLOCKS)
 
@@ -146,6 +154,38 @@ class Manifest:
         if not commit.weights:
             return np.zeros(b - a, bool)
         return np.asarray(self._slice(commit, "weights_array", "int64", (), a, b) > 0)
+
+    def hashes(self, rows: np.ndarray) -> np.ndarray:
+        """SHA-256 (c, 5, 32) uint8 of the parts of all chunks, of a commit that has its own; rows (c,) of each chunk.
+
+        Nothing that trains or predicts needs them, so they are not read with the scalars. Raises StoreError: they are
+        not those of which the commit has the SHA-256.
+        """
+        facts, last = self._facts, self._last
+        found = self._column(chunk_hashes.COLUMN, "uint8", (len(chunk_hashes.PARTS), chunk_hashes.BYTES), 0, last.last)
+        of = {commit.number: commit for commit in self._commits}
+        for number, entries in self.changes:
+            array, count = f"{BLOCKS}/{of[number].group}/{chunk_hashes.COLUMN}", len(entries.chunk)
+            changed = read_raw_array(self._storage, array, 0, count, "uint8", (2, chunk_hashes.BYTES))
+            found[entries.chunk, chunk_hashes.LABELS] = changed[:, 0]
+            found[entries.chunk, chunk_hashes.WEIGHTS] = changed[:, 1]
+        if self.weighted and not facts.weighted:
+            unmoved = self.places.weights == 0
+            found[unmoved, chunk_hashes.WEIGHTS] = chunk_hashes.hash_ones(rows[unmoved])
+        sha256 = chunk_hashes.content_sha256(
+            found,
+            features=facts.features,
+            dtype=facts.dtype,
+            classes=facts.classes[: last.classes],
+            rows=last.rows,
+            chunk_rows=facts.chunk_rows,
+        )
+        if sha256 != last.sha256:
+            raise StoreError(
+                f"{self._storage.name}: expected content of SHA-256 {last.sha256}, those of the chunks say {sha256}; "
+                f"the metadata was altered: restore zarr.json and {BLOCKS} from a copy"
+            )
+        return found
 
     def vectors(self, name: str, start: int, stop: int) -> np.ndarray:
         """Rows [start, stop) of centre, low, high, total or spread, of dense chunks: (stop - start, d) float64."""

@@ -19,6 +19,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from coremargin.data.chunk_hashes import COLUMN as HASHES
 from coremargin.data.format import KEY_PARTS
 from coremargin.data.local_storage import LocalStorage, name_meant
 from coremargin.data.statistics import ChunkStatistics
@@ -135,7 +136,7 @@ def _format(storage: ReadableStorage, key: str) -> str | None:
 
 
 # The last ones are of commits that changed labels or weights.
-_COLUMNS = "|".join((*ChunkStatistics.__dataclass_fields__, "chunk", "array", "y", "weights_array", "weights"))
+_COLUMNS = "|".join((*ChunkStatistics.__dataclass_fields__, HASHES, "chunk", "array", "y", "weights_array", "weights"))
 _KEYS = rf"keys/\d+-\d+/(?:{'|'.join(KEY_PARTS)})"
 _ARRAY = rf"X|X/data|X/indices|X/indptr|y|weights|blocks/\d+/(?:{_COLUMNS})|changes/\d+/(?:y|weights)|{_KEYS}"
 _GROUPS = r"(?:blocks|changes)(?:/\d+)?|keys(?:/\d+-\d+)?"

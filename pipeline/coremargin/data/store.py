@@ -19,7 +19,7 @@ from coremargin.data.readers import CsrReader, Readers, ones, readers_of
 from coremargin.data.sizes import scanned_bytes
 from coremargin.data.storage import stored_bytes
 from coremargin.data.storages import open_storage
-from coremargin.errors import DamagedChunk
+from coremargin.errors import DamagedChunk, StoreError
 from coremargin.formats.columns import read_stored
 from coremargin.formats.store_log import read_log
 from coremargin.formats.store_record import read_store_record
@@ -78,7 +78,11 @@ class Store:
     commits : int
         How many there are up to this one, whose number is one less.
     digest : str
-        Identity of the content, "sha256:...".
+        Identity of the content, "sha256:...", from the CRC-32C of its chunks; the same however rows are cut into
+        chunks, and no proof against a forger.
+    sha256 : str
+        Identity of the content, "sha256:...", from the SHA-256 of its chunks; empty in a store from before
+        2026-11-28, whose chunks have CRC-32C alone.
     about : mapping
         What ``synth`` wrote down of its recipe; empty for rows of other origin.
     columns : ColumnsRecord or None
@@ -98,7 +102,7 @@ class Store:
         self.dtype: np.dtype[Any] = np.dtype(facts.dtype)
         self.classes = facts.classes[: last.classes]
         self.sparse = facts.sparse
-        self.digest = last.digest
+        self.digest, self.sha256 = last.digest, last.sha256 or ""
         self.about = facts.about
         self.commits = last.number + 1
         self.fetched = 0  #: bytes of rows that were read by their numbers
@@ -419,6 +423,25 @@ class Store:
             One entry per chunk.
         """
         return self._scalars
+
+    def chunk_hashes(self) -> np.ndarray:
+        """SHA-256 of the parts of each chunk, as they were when they were written; read at each call.
+
+        Returns
+        -------
+        ndarray of shape (chunks, 5, 32)
+            Uint8: of rows (or stored values), labels, indices, lengths of rows, weights; zeros for what is not there.
+
+        Raises
+        ------
+        StoreError
+            The store has none, or others than those that its commit is about.
+        """
+        if not self.sha256:
+            raise StoreError(
+                f"{self.name}: its chunks have CRC-32C alone, no SHA-256; `coremargin compact {self.name}` adds them"
+            )
+        return self._manifest.hashes(self.scalars().rows)
 
     def centres(self, start: int = 0, stop: int | None = None) -> np.ndarray:
         """Centres of chunks, dense whatever the rows are.

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from coremargin.data.source import Source
     from coremargin.data.statistics import ChunkScalars, ChunkStatistics
     from coremargin.formats.columns import ColumnsRecord
@@ -121,6 +123,20 @@ def bytes_read(source: Source, rows: int) -> int:
 def columns_of(source: Source) -> ColumnsRecord | None:
     """What the features of a source come from; None if unknown."""
     return getattr(root(source), "columns", None)
+
+
+def sha256_entry(source: Source) -> dict[str, Any]:
+    """What a model's record says of the SHA-256 of its rows; nothing for rows in memory, and for stores without."""
+    stored = root(source)
+    sha256 = getattr(stored, "sha256", "") if stored.digest == source.digest else ""
+    return {"store_sha256": {"chunk_rows": stored.chunk_rows, "digest": sha256}} if sha256 else {}
+
+
+def contradicts(source: Source, sha256: Mapping[str, Any] | None) -> bool:
+    """Whether a source has another SHA-256 than a model's record; not, if these are not of chunks of the same rows."""
+    found = sha256_entry(source).get("store_sha256")
+    comparable = found is not None and sha256 is not None and found["chunk_rows"] == sha256["chunk_rows"]
+    return comparable and found != sha256
 
 
 def view_digest(base: str, kind: str, arguments: tuple[Any, ...]) -> str:

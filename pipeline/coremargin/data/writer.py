@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from coremargin.data.buffers import Content, DenseBuffer, SparseBuffer
+from coremargin.data.chunk_hashes import hash_chunk, replaced
 from coremargin.data.chunks import ChunkSink
 from coremargin.data.codecs import COMPRESSIONS, Encoding, chosen
 from coremargin.data.format import DTYPES, Facts
@@ -34,7 +35,7 @@ from coremargin.data.sizes import (
 from coremargin.data.sparse import as_sparse_rows
 from coremargin.data.store import Store
 from coremargin.data.weights import as_weights
-from coremargin.errors import StoreError, UsageError
+from coremargin.errors import DamagedChunk, StoreError, UsageError
 from coremargin.formats.columns import FILE as COLUMNS
 from coremargin.formats.limits import LARGEST_CHUNK_BYTES, MOST_FEATURES, MOST_ROWS
 from coremargin.formats.store_record import most_chunk_rows, most_file_entries
@@ -170,6 +171,10 @@ class StoreWriter:
             writer.keys = key_sink(place, sink.facts, store.columns)
             if sink.facts.rows % sink.facts.chunk_rows:
                 rows, codes = store.read(writer._next)
+                if store.sha256:  # its SHA-256 is computed again, of more rows: what was forged must not become honest
+                    found = hash_chunk(rows, codes, store.weights(writer._next))
+                    if wrong := replaced(f"{store.name}: chunk {writer._next}", store.chunk_hashes()[-1], found):
+                        raise DamagedChunk(wrong)
                 # of rows that came without weights the sink knows those that were given some since
                 weights = store.weights(writer._next) if sink.facts.weighted else None
                 writer._buffer.add((rows, codes, weights), 0)

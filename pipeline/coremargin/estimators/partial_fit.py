@@ -336,7 +336,7 @@ def _with_certificate(
     """
     proven = None if model.status == "not_separable" or lower is None or upper is None else ratio(lower, upper)
     claims: dict[str, Any] = {
-        **model.record["certificate"],
+        **{name: value for name, value in model.record["certificate"].items() if name != "store_sha256"},
         "lower": lower,
         "upper": upper,
         "ratio": proven,

@@ -7,7 +7,7 @@
     problem, parameters as in a member's model.json; C is a list with a loss, gamma where several were asked for;
                         classes, folds, fold_seed
     classes             the labels, in order: rows and columns of confusion matrices
-    features, rows, dtype, store_digest
+    features, rows, dtype, store_digest, store_sha256 (unset: the store has none)
     members             a list: name (folder members/NAME), class (null: all of the store's), C (null: hard margin),
                         gamma (of kernels that have one, and of maps where several were asked for: what was asked
                         for, "scale" or a number), fold (the one held out; null: trained on all rows), status, lower,
@@ -51,6 +51,7 @@ from coremargin.formats.model_record import (
     Ratio,
     Rows,
     Status,
+    StoreHash,
     Strict,
     Word,
     different_labels,
@@ -154,6 +155,7 @@ class FleetRecord(Strict, frozen=True, kw_only=True, tag_field="problem"):
     rows: Rows
     dtype: Dtype
     store_digest: Digest
+    store_sha256: StoreHash | UnsetType = UNSET
     members: Annotated[list[Member], Meta(min_length=1)]
     evaluations: list[Evaluation] | None
     validation: list[Validation] | None
@@ -276,6 +278,7 @@ def _differing(fleet: FleetRecord, entry: Member, record: Any) -> list[str]:
         "status": (record.status, entry.status),
         "coreset_rows": (claims.coreset_rows, entry.coreset_rows),
         "store_digest": (claims.store_digest, fleet.store_digest),
+        "store_sha256": (_unset(claims.store_sha256), _unset(fleet.store_sha256)),
     }
     pairs |= {name: (getattr(claims, name), getattr(entry, name)) for name in ("lower", "upper", "ratio")}
     pairs |= {name: (getattr(record, name), getattr(fleet, name)) for name in ("features", "rows", "dtype")}

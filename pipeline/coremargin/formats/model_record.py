@@ -59,10 +59,18 @@ class Strict(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A record whose keys are its fields, and no others."""
 
 
+class StoreHash(Strict, frozen=True, kw_only=True):
+    """SHA-256 of the content of a store's commit, whose chunks have so many rows: see formats/store_record.py."""
+
+    chunk_rows: Rows
+    digest: Digest
+
+
 class Claims(Strict, frozen=True, kw_only=True):
     """The certificate; models/record.py explains its numbers.
 
-    kind: what it is about, a word of those that ``ModelRecord.kinds`` lists.
+    kind: what it is about, a word of those that ``ModelRecord.kinds`` lists. store_digest: of CRC-32C, the same however
+    rows are cut into chunks. store_sha256: which no other rows have; unset for rows in memory, and for stores without.
     """
 
     kind: Word
@@ -72,6 +80,7 @@ class Claims(Strict, frozen=True, kw_only=True):
     epsilon: Epsilon
     coreset_rows: Count
     store_digest: Digest
+    store_sha256: StoreHash | UnsetType = UNSET
     radius: Annotated[float, Meta(ge=0, le=1.7976931348623157e308)]
 
 

@@ -22,6 +22,21 @@ that is taken out is one whose weight changes to 0. A store is compacted by writ
 one, where everything is in ``y`` and ``weights`` again.
 
 The root lists the commits whose groups are read for the last one; ``log.jsonl`` has all of them (store_log.py).
+
+CRC-32C tells damage, but bytes with a given one are easily made. So each group also has the SHA-256 of the parts of its
+chunks, and each commit, in ``sha256``, that of its content, which follows from them. Both are of the values that
+readers get, decoded and without padding, in little-endian order: they depend on how rows are cut into chunks, and not
+on compression, nor on how chunks came in commits::
+
+    sha256       (c, 5, 32) uint8   of x, y, indices, lengths, weights; zeros for what the rows do not have
+                 x: rows, or the stored values of sparse ones; y: label codes; indices: features of the stored values,
+                 int32; lengths: number of stored values of each row, int64; weights: float64, 1 where none were given
+                 of a commit that changes labels or weights: (m, 2, 32), of y and weights
+
+    content      SHA-256 of a JSON object, keys sorted: format, features, dtype, classes, rows, chunk_rows, and for each
+                 of the five parts the SHA-256, in hexadecimal digits, of those of its chunks one after the other
+
+Stores written before 2026-11-28 have neither, and get none by later commits; ``compact`` writes both.
 """
 
 from __future__ import annotations
@@ -94,6 +109,7 @@ class CommitRecord(Strict, frozen=True, kw_only=True, omit_defaults=True):
     number: Count  #: its place among all commits
     moved: bool = False  #: its group has a column ``array``
     weights: bool = False  #: its group locates changed weights in a column ``weights_array``
+    sha256: Digest | UnsetType = UNSET  #: of its content; unset in stores whose chunks have CRC-32C alone
 
 
 class LogMark(Strict, frozen=True, kw_only=True):
@@ -139,6 +155,8 @@ class StoreRecord(Strict, frozen=True, kw_only=True):
         different_labels(self.classes)
         self._check_numbers()
         self._check_sizes()
+        if len({commit.sha256 is UNSET for commit in self.commits}) > 1:
+            raise ValueError("expected the SHA-256 of each commit or of none, found some")
         if len({commit.group for commit in self.commits}) < len(self.commits):
             raise ValueError("expected a group of its own for each commit, found one twice")
         before = covered = 0

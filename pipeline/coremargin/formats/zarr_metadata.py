@@ -24,7 +24,7 @@ _CODECS = ("bytes", "blosc", "crc32c")  # in this order
 
 Size = Annotated[int, Meta(ge=0, le=1 << 53)]
 Step = Annotated[int, Meta(ge=1, le=1 << 53)]
-Kind = Literal["float32", "float64", "int32", "int64", "uint32", "uint64"]
+Kind = Literal["float32", "float64", "int32", "int64", "uint8", "uint32", "uint64"]
 
 
 class _Strict(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

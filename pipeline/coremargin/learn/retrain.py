@@ -119,7 +119,7 @@ class Retraining:
         """The first state, warm or from scratch, and entries of ``run.json``. Raises StoreError."""
         store = root(problem.source)
         assert isinstance(store, Store)  # noqa: S101 - for the type checker: a job is about a store
-        changes = difference(earlier(store, self.model.store_digest), store)
+        changes = difference(earlier(store, self.model.store_digest, self.model.store_sha256), store)
         about: dict[str, Any] = {
             "model": str(self.path),
             **self.identity,
@@ -183,7 +183,7 @@ def prepare_retraining(retrain: RetrainJob, begin: Begin = "new") -> Retraining:
     retrain = replace(retrain, model=resolve_model(retrain.model))
     model, folder = load(retrain.model), Path(os.path.abspath(retrain.model))
     store = Store.open(retrain.store)
-    earlier(store, model.store_digest)
+    earlier(store, model.store_digest, model.store_sha256)
     then = _job_of_model(folder, model, retrain)
     changes = {name: getattr(retrain, name) for name in CHANGEABLE if getattr(retrain, name) is not None}
     if then.map is not None:  # "scale" was that of the rows then; random frequencies have no gamma

@@ -19,7 +19,7 @@ from coremargin.data.local_storage import LocalStorage
 from coremargin.data.resident import Resident, fits
 from coremargin.data.store import Store
 from coremargin.data.store_paths import has_model
-from coremargin.data.view import columns_of
+from coremargin.data.view import columns_of, contradicts, sha256_entry
 from coremargin.engine.allowance import Allowance, size_of
 from coremargin.engine.checkpoint import EVERY_S, Checkpoint, NoCheckpoint, identity_then
 from coremargin.engine.default_memory import need_known_memory
@@ -67,7 +67,8 @@ def _stopped_at_limit(job: TrainJob, source: Source, checkpoint: Checkpoint) -> 
 
 
 def _is_model_of(job: TrainJob, source: Source, model: AnyModel) -> bool:
-    return kind_of(job).is_model_of(job, model) and model.store_digest == source.digest
+    same = model.store_digest == source.digest and not contradicts(source, model.store_sha256)
+    return kind_of(job).is_model_of(job, model) and same
 
 
 def _load_finished(job: TrainJob, source: Source) -> Outcome | None:
@@ -180,7 +181,7 @@ def train_job(  # noqa: PLR0913 - all but three have a default
     started, requested = time.perf_counter(), job.memory is not None
     job = set_default_memory(job, begin)
     identity = {"store": source.digest, "rows": source.rows, "problem": kind_of(job).name, **job.identity()}
-    identity |= {} if retraining is None else retraining.identity
+    identity |= sha256_entry(source) | ({} if retraining is None else retraining.identity)
     resident, maps = Resident(source), () if retraining is None else retraining.maps
     problem = problem_of(job, resident, maps, preliminary_ellipsoid(job, source))
     resident.keeps = isinstance(executor, InProcess) and keeps_rows(problem, source, job, requested=requested)

@@ -154,6 +154,12 @@ class BaseModel(ABC):
         """Identity of the rows that the certificate is about."""
 
     @property
+    def store_sha256(self) -> Mapping[str, Any] | None:
+        """SHA-256 of these rows, ``digest``, in chunks of ``chunk_rows``; None for rows in memory and older stores."""
+        found: Mapping[str, Any] | None = self.record.get("certificate", self.record).get("store_sha256")
+        return found
+
+    @property
     @abstractmethod
     def proof(self) -> dict[str, Any]:
         """What predictions say of the model that made them: its certificate, or which of many decided."""

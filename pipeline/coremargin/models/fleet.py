@@ -215,11 +215,12 @@ class FleetModel(BaseModel):
                 }
             )
         record = {
-            **self.record,
+            **{name: value for name, value in self.record.items() if name != "store_sha256"},
             "status": fleet_status([member.status for member in models]),
             "members": entries,
             "rows": models[0].rows,
             "store_digest": models[0].store_digest,
+            **{name: value for name, value in models[0].record["certificate"].items() if name == "store_sha256"},
             "evaluations": [],
             "validation": None,
         }

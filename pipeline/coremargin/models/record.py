@@ -6,9 +6,12 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from coremargin.formats.model_record import StoreHash
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,7 @@ class Certificate:
     coreset_rows: int
     store_digest: str  #: identity of the rows that the claim is about
     radius: float  #: largest row norm, rounded up
+    store_sha256: StoreHash | None = None  #: SHA-256 of the same rows; None for rows in memory, and for older stores
 
     @property
     def is_margin(self) -> bool:

@@ -160,7 +160,8 @@ class SingleModel(BaseModel):
     @property
     def certificate(self) -> Certificate:
         """What is claimed, typed."""
-        return Certificate(**msgspec.structs.asdict(self.facts.certificate))
+        claims = msgspec.structs.asdict(self.facts.certificate)
+        return Certificate(**{name: value for name, value in claims.items() if value is not msgspec.UNSET})
 
     @property
     def store_digest(self) -> str:

@@ -84,7 +84,7 @@ def _open_training_rows(model: AnyModel, store: Path | None, run: dict[str, Any]
     path = store or run.get("store")
     if not path:
         raise UsageError(f"{folder}: the model has no record of its store; pass the store as well")
-    return earlier(Store.open(path), model.store_digest)
+    return earlier(Store.open(path), model.store_digest, model.store_sha256)
 
 
 def _version_record(model: AnyModel, digest: str, run: dict[str, Any], rows: Store) -> dict[str, Any]:

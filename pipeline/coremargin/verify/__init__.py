@@ -25,6 +25,7 @@ def verify(
     *,
     kernel: Callable[..., Any] | None = None,
     threads: int | None = None,
+    sha256: bool = False,
     on_progress: OnProgress | None = None,
 ) -> Verification | FleetVerification:
     """Check every claim of a model's certificate, of all of a fleet, or of a campaign, by one scan of the store.
@@ -41,6 +42,10 @@ def verify(
         The function k(X, Z) that is the model's kernel, if that is a function. The model only names it.
     threads : int, optional
         Threads that read and check; default: one per core, at most 8.
+    sha256 : bool, default False
+        Whether to compute the SHA-256 of all chunks (about a second per GB and core). Without, their CRC-32C are
+        computed, and the SHA-256 that the store has recorded is compared with the model's: that tells damage and other
+        rows, but not chunks that were forged to have the same CRC-32C.
     on_progress : callable, optional
         Called after each chunk with the number of rows done and of all rows.
 
@@ -56,7 +61,8 @@ def verify(
     DataError
         Model or store cannot be read or are damaged.
     UsageError
-        Fewer than one thread, or the model's kernel is a function and ``kernel`` is missing.
+        Fewer than one thread, the model's kernel is a function and ``kernel`` is missing, or ``sha256`` is True and
+        neither model nor store has any.
 
     Examples
     --------
@@ -65,7 +71,7 @@ def verify(
     """
     from coremargin.verify.examine import examine, refutation
 
-    result = examine(model_path, store_path, kernel=kernel, threads=threads, on_progress=on_progress)
+    result = examine(model_path, store_path, kernel=kernel, threads=threads, sha256=sha256, on_progress=on_progress)
     if not result.ok:
         raise refutation(result)
     return result

@@ -43,6 +43,13 @@ def same_shape(claim: AnyClaim, rows: Rows) -> Check:
     return Check("rows", claimed == found, text)
 
 
+def unchecked_content(claim: AnyClaim, rows: Rows) -> list[str]:
+    """What is not checked about the identity of the rows."""
+    if claim.store_sha256 is None:
+        return ["whether rows or labels were replaced by others with the same CRC-32C: the model names no SHA-256"]
+    return [] if rows.hashed else ["whether the chunks still have the SHA-256 that were recorded: only CRC-32C are"]
+
+
 def same_columns(columns: str, rows: Rows) -> list[Check]:
     """Whether the store's columns are those that a model claims; no check if it claims none.
 

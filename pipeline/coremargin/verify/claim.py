@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
+from msgspec import UNSET
 from scipy.sparse import csr_array
 
 from coremargin.formats.ellipsoid_scaling import PREFIX
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from coremargin.formats.model_files import ModelFiles
-    from coremargin.formats.model_record import TwoClasses, View
+    from coremargin.formats.model_record import StoreHash, TwoClasses, View
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +40,7 @@ class AnyClaim:
     ratio: float | None
     proven_epsilon: float  #: of the certificate
     store_digest: str
+    store_sha256: StoreHash | None  #: of the same content; None if the model identifies it by CRC-32C alone
     radius: float
     soft: bool  #: a soft margin: the bounds are about a value
     ids: np.ndarray  #: (m,) int64
@@ -100,6 +102,7 @@ def any_claim(files: ModelFiles, view: View, *, soft: bool) -> dict[str, Any]:
         "epsilon": record.parameters.epsilon,
         "intercept": getattr(record.parameters, "intercept", False),
         **{name: getattr(certificate, name) for name in ("kind", "lower", "upper", "ratio", "store_digest", "radius")},
+        "store_sha256": None if certificate.store_sha256 is UNSET else certificate.store_sha256,
         "proven_epsilon": certificate.epsilon,
         "soft": soft,
         "ids": arrays["coreset_ids"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from coremargin.verify.checks import Check, same_columns, same_shape, shown
+from coremargin.verify.checks import Check, same_columns, same_shape, shown, unchecked_content
 from coremargin.verify.feature_map import SPREAD
 from coremargin.verify.gamma import Variance, frequencies_check
 from coremargin.verify.outcome import Verification
@@ -105,7 +105,7 @@ class ModelExamination:
             unlabelled=self.scan.unlabelled if self.comparable else 0,
             features=self.rows.features,
             checks=tuple(checks),
-            unchecked=self.kind.not_checked(claim),
+            unchecked=(*self.kind.not_checked(claim), *unchecked_content(claim, self.rows)),
             problem=claim.problem,
             soft=claim.soft,
             terms=self.kind.terms(claim),

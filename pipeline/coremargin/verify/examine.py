@@ -72,13 +72,19 @@ def examine(
     *,
     kernel: Callable[..., Any] | None = None,
     threads: int | None = None,
+    sha256: bool = False,
     on_progress: OnProgress | None = None,
 ) -> Outcome:
     """As ``coremargin.verify``, but false claims are in the result instead of raised."""
     if threads is not None and threads < 1:
         raise UsageError(f"threads: expected at least 1, got {threads}")
-    examination_of, commit, grown = read_model(model_path, lambda model: _read_claims(model, kernel))
-    rows = Rows(store_path, commit, grown=grown)
+    examination_of, claim, grown = read_model(model_path, lambda model: _read_claims(model, kernel))
+    rows = Rows(store_path, claim.store_digest, grown=grown, claimed=claim.store_sha256, compute_sha256=sha256)
+    if sha256 and claim.store_sha256 is None and not rows.sha256:
+        raise UsageError(
+            f"{rows.path}: neither the store nor {claim.path} has SHA-256 to compare with, only CRC-32C; "
+            f"`coremargin compact` adds those of the store, and models that are trained then have them"
+        )
     with quiet():
         examination = examination_of(rows)
         if examination.comparable:
@@ -92,14 +98,14 @@ def examine(
 
 def _read_claims(
     model: ReadableStorage, kernel: Callable[..., Any] | None
-) -> tuple[Callable[[Rows], ModelExamination | FleetExamination], str, bool]:
+) -> tuple[Callable[[Rows], ModelExamination | FleetExamination], AnyClaim, bool]:
     """Read the claims of a folder with a model, a fleet or a campaign.
 
-    Also the digest of the store's commit that the claims are about, and whether rows may have been appended since.
+    Also one of its claims, all of which are about the same commit, and whether rows may have been appended since.
     """
     if model.exists(FILE):
         fleet = read_fleet(model, kernel)
-        return partial(FleetExamination, fleet), fleet.record.store_digest, False
+        return partial(FleetExamination, fleet), fleet.members[0], False
     claim: AnyClaim
     if model.exists(campaign.FILE):
         from coremargin.verify.active.folder import read_campaign_claim
@@ -107,4 +113,4 @@ def _read_claims(
         claim = read_campaign_claim(model)
     else:
         claim = claim_of(read_model_files(model), kernel)
-    return partial(ModelExamination, claim), claim.store_digest, kind_named(claim.problem).frozen
+    return partial(ModelExamination, claim), claim, kind_named(claim.problem).frozen

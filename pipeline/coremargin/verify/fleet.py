@@ -17,12 +17,13 @@ import numpy as np
 from coremargin.formats.fleet_record import FILE, MEMBERS, FleetRecord, check_members
 from coremargin.formats.model_files import read_content, read_model_files, read_own_columns
 from coremargin.formats.registry import typed_fleet
-from coremargin.verify.checks import Check, are_classes, same_columns, same_shape, typed
+from coremargin.verify.checks import Check, are_classes, same_columns, same_shape, typed, unchecked_content
 from coremargin.verify.examination import ModelExamination
 from coremargin.verify.feature_map import alike
 from coremargin.verify.folds import folds_of
 from coremargin.verify.kernel import KernelClaim
 from coremargin.verify.kernel_functions import NotAKernel, expand
+from coremargin.verify.kind import UNCHECKED
 from coremargin.verify.outcome import FleetVerification
 from coremargin.verify.registry import claim_of
 from coremargin.verify.sums import UNIT, gamma, length, row_lengths, slabs
@@ -135,6 +136,7 @@ class FleetExamination:
             members=results,
             tables=tuple(checks),
             problem=claims[0].problem,
+            unchecked=(*UNCHECKED, *unchecked_content(claims[0], self.rows)),
         )
 
 

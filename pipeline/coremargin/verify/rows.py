@@ -1,5 +1,7 @@
 """The store as ``verify`` reads it: plain zarr-python, every chunk once, in order, with its checksums.
 
+On demand the SHA-256 of the content is computed as well. Chunks with the right CRC-32C and another SHA-256 were forged.
+
 None of coremargin's own readers is used. Zarr reads a missing chunk as fill values without an error, so the existence
 of each chunk's file is checked first, and its bytes are compared with the digest that ingest stored.
 """
@@ -13,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Container, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import crc32c
@@ -26,6 +28,7 @@ from coremargin.formats.limits import LARGEST_WEIGHT
 from coremargin.formats.store_log import read_log
 from coremargin.formats.store_record import read_store_record
 from coremargin.verify.files import Files
+from coremargin.verify.hashes import ContentHash, bytes_of, content_digest, hashes_of
 from coremargin.verify.opener import open_store
 from coremargin.verify.sums import quiet
 from coremargin.verify.written import as_of, read_sums
@@ -33,6 +36,7 @@ from coremargin.verify.written import as_of, read_sums
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
+    from coremargin.formats.model_record import StoreHash
     from coremargin.formats.storage import ReadableStorage
 
 T = TypeVar("T")
@@ -54,15 +58,26 @@ class Chunk:
     weights: np.ndarray | None = None
     given: Any = None  #: the rows before the map, if they are mapped
     needs: float = 0.0  #: bound on the rounding error of a mapped row
+    hashes: dict[str, bytes] | None = None  #: SHA-256 of its parts as stored, if they are wanted
 
 
 class Rows:
     """The committed rows of a store. Raises StoreError if it is no store, newer, or inconsistent."""
 
-    def __init__(self, path: str | os.PathLike[str] | ReadableStorage, commit: str = "", *, grown: bool = True) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | ReadableStorage,
+        commit: str = "",
+        *,
+        grown: bool = True,
+        claimed: StoreHash | None = None,
+        compute_sha256: bool = False,
+    ) -> None:
         """commit: the digest of the commit to read, if the store has it; otherwise the last one is read.
 
-        grown: whether rows may have been appended since, or only labels and weights changed.
+        grown: whether rows may have been appended since, or only labels and weights changed. claimed: the SHA-256 that
+        the model names. compute_sha256: compute that of the content from the bytes; without, only if what the store
+        has recorded cannot be compared with the claim.
         """
         self._store = store = open_store(path)
         self.path = store.name  #: for messages
@@ -86,6 +101,10 @@ class Rows:
         self._heavy: dict[int, np.ndarray] = {}
         self._heavy_bytes = 0
         self.digest = ""  # known after a scan
+        self.sha256 = self._recorded_sha256()  #: that of the content by the store's own account, "" if it has none
+        self._hash: ContentHash | None = None
+        if compute_sha256 or (claimed is not None and (not self.sha256 or claimed.chunk_rows != self.chunk_rows)):
+            self._hash = ContentHash(self.rows, self.chunk_rows if claimed is None else claimed.chunk_rows)
         self._watched: dict[int, dict[str, int]] = {}
 
     def labels(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -148,7 +167,7 @@ class Rows:
     def _compare(self, index: int, parts: dict[str, np.ndarray]) -> None:
         """Raises DamagedChunk unless the bytes of these parts of a chunk have the digests that ingest stored."""
         for name, values in parts.items():
-            found, expected = crc32c.crc32c(_bytes(values)), int(self._sums.parts[name][index])
+            found, expected = crc32c.crc32c(bytes_of(values)), int(self._sums.parts[name][index])
             if found != expected:
                 what = {"x": "rows", "y": "labels"}.get(name, name)
                 raise DamagedChunk(
@@ -156,11 +175,47 @@ class Rows:
                     f"{expected:08x}, got {found:08x}; restore the chunk from a copy"
                 )
 
+    def _facts(self, rows: int, classes: int) -> dict[str, Any]:
+        """What belongs to the content besides rows, labels and weights."""
+        return {
+            "format": "coremargin-store",
+            "features": self.features,
+            "dtype": self.dtype,
+            "classes": list(self.classes[:classes]),
+            "rows": rows,
+        }
+
+    def _recorded_sha256(self) -> str:
+        """That of the commit. Raises StoreError unless it follows from those of the chunks."""
+        commit = self.commits[-1]
+        if commit.sha256 is UNSET:
+            return ""
+        parts = {name: hashlib.sha256(found.tobytes()).hexdigest() for name, found in self._sums.hashes.items()}
+        found = content_digest({**self._facts(self.rows, len(self.classes)), "chunk_rows": self.chunk_rows}, parts)
+        if found != commit.sha256:
+            raise StoreError(
+                f"{self.path}: expected the content of SHA-256 {commit.sha256}, those of the chunks say {found}; "
+                f"the metadata was altered: restore zarr.json and blocks from a copy"
+            )
+        return found
+
+    @property
+    def hashed(self) -> bool:
+        """The SHA-256 of the content is computed from the bytes."""
+        return self._hash is not None
+
+    def sha256_in_chunks(self, chunk_rows: int) -> str:
+        """SHA-256 of the content in chunks of so many rows, after a scan; "" if it is not known of such chunks."""
+        if self._hash is not None and self._hash.chunk_rows == chunk_rows:
+            return self._hash.digest(self._facts(self.rows, len(self.classes)))
+        return self.sha256 if chunk_rows == self.chunk_rows and self._hash is None else ""
+
     def scan(self, ask: Callable[[Chunk], T], *, threads: int | None = None) -> Generator[tuple[Chunk, T], None, None]:
         """``ask(chunk)`` for all chunks, in order, in threads; a bounded number of chunks is in memory at a time.
 
-        At the end ``digest`` is the identity of the content, computed from the bytes. Raises DamagedChunk, with the
-        place: missing, truncated, altered. StoreError: all chunks match their digests, but not the last commit.
+        At the end ``digest`` is the identity of the content, computed from the bytes. Call it once. Raises
+        DamagedChunk, with the place: missing, truncated, altered. StoreError: all chunks match their digests, but not
+        the last commit.
         """
         itemsize = np.dtype(self.dtype).itemsize
         chunk_bytes = max(1, self.chunk_rows * self.features * itemsize)
@@ -177,6 +232,7 @@ class Rows:
                     if index >= threads:
                         chunk, answer = waiting.popleft().result()
                         crcs = self._summed(chunk, crcs)
+                        self._add_hash(chunk)
                         yield chunk, answer
             finally:
                 for future in waiting:
@@ -205,9 +261,9 @@ class Rows:
             crcs = {name: crc for name, crc in crcs.items() if name not in ("y", "weights")} | {"y": 0}
             crcs |= {"weights": 0} if then.weighted else {}
             for codes, weights in then.labels():
-                crcs["y"] = crc32c.crc32c(_bytes(codes), crcs["y"])
+                crcs["y"] = crc32c.crc32c(bytes_of(codes), crcs["y"])
                 if then.weighted:
-                    crcs["weights"] = crc32c.crc32c(_bytes(weights), crcs["weights"])
+                    crcs["weights"] = crc32c.crc32c(bytes_of(weights), crcs["weights"])
         return self._identity(crcs, commit.rows, commit.classes)
 
     def _summed(self, chunk: Chunk, crcs: dict[str, int]) -> dict[str, int]:
@@ -215,11 +271,24 @@ class Rows:
         start, stop = chunk.start, chunk.start + len(chunk.codes)
         for end in sorted({stop} | {rows for rows in self._watched if start < rows < stop}):
             piece = _within(chunk, start, end) if end - start < len(chunk.codes) else chunk
-            crcs = {name: crc32c.crc32c(_bytes(values), crcs[name]) for name, values in _parts(piece).items()}
+            crcs = {name: crc32c.crc32c(bytes_of(values), crcs[name]) for name, values in _parts(piece).items()}
             if end in self._watched:
                 self._watched[end] = crcs
             start = end
         return crcs
+
+    def _add_hash(self, chunk: Chunk) -> None:
+        """Add a chunk to the SHA-256 of the content: its own, or rows up to the end of each run that the claim has."""
+        if self._hash is None:
+            return
+        if chunk.hashes is not None:
+            self._hash.add_run(chunk.hashes, len(chunk.codes))
+            return
+        start, stop = chunk.start, chunk.start + len(chunk.codes)
+        while start < stop:
+            end = min(stop, start + self._hash.run_left())
+            self._hash.add_rows(_parts(_within(chunk, start, end)), end - start)
+            start = end
 
     def _one(self, index: int, ask: Callable[[Chunk], T]) -> tuple[Chunk, T]:
         with quiet():  # numbers that overflow prove nothing: comparisons with them are false
@@ -235,17 +304,22 @@ class Rows:
         else:
             x = self._files.read("X", start, stop, place)
         self._compare(index, _values(x))
-        return Chunk(start, x, *self._labels(index))
+        chunk = Chunk(start, x, *self._labels(index))
+        if self._hash is None or self._hash.chunk_rows != self.chunk_rows:
+            return chunk
+        hashes = hashes_of(_parts(chunk))
+        recorded = {name: found[index].tobytes() for name, found in self._sums.hashes.items()}
+        other = [name for name, expected in recorded.items() if hashes.get(name, bytes(32)) != expected]
+        if other:
+            names = " and ".join({"x": "rows", "y": "labels"}.get(name, name) for name in other)
+            raise DamagedChunk(
+                f"{self.path}: {place}: the SHA-256 of its {names} is not the recorded one, but the CRC-32C is: "
+                f"somebody replaced them; restore the chunk from a copy"
+            )
+        return replace(chunk, hashes=hashes)
 
     def _identity(self, crcs: dict[str, int], rows: int, classes: int) -> str:
-        facts = {
-            "format": "coremargin-store",
-            "features": self.features,
-            "dtype": self.dtype,
-            "classes": list(self.classes[:classes]),
-            "rows": rows,
-            **crcs,
-        }
+        facts = {**self._facts(rows, classes), **crcs}
         return "sha256:" + hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
@@ -266,11 +340,6 @@ def _values(x: np.ndarray | csr_array) -> dict[str, np.ndarray]:
     if isinstance(x, np.ndarray):
         return {"x": x}
     return {"x": x.data, "indices": x.indices.astype(np.int32), "lengths": np.diff(x.indptr).astype(np.int64)}
-
-
-def _bytes(values: np.ndarray) -> Any:
-    little = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("<"))
-    return little.reshape(-1).view(np.uint8)  # a buffer without a copy
 
 
 @contextmanager

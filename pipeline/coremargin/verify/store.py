@@ -125,12 +125,19 @@ class StoreFindings(ABC):
 
     def content(self) -> Check:
         """Whether the certificate is about these rows and labels."""
-        rows, claimed = self.rows, self.claim.store_digest
-        if rows.digest == claimed:
-            text = f"{rows.digest}: all {rows.chunks:,} chunks are there and their checksums hold"
-            return Check("content", ok=True, text=text)
-        text = f"model claims {claimed}, the store's rows and labels have {rows.digest}: it is not what was trained on"
-        return Check("content", ok=False, text=text)
+        rows, claimed, hashed = self.rows, self.claim.store_digest, self.claim.store_sha256
+        if rows.digest != claimed:
+            text = f"model claims {claimed}, the store's rows and labels have {rows.digest}"
+            return Check("content", ok=False, text=f"{text}: it is not what was trained on")
+        text = f"{rows.digest}: all {rows.chunks:,} chunks are there and their checksums hold"
+        if hashed is None:
+            return Check("content", ok=True, text=f"{text}; CRC-32C only, the model names no SHA-256")
+        found = rows.sha256_in_chunks(hashed.chunk_rows)
+        if found != hashed.digest:
+            text = f"model claims rows and labels of SHA-256 {hashed.digest}, the store's have {found or 'others'}"
+            return Check("content", ok=False, text=f"{text}, with the same CRC-32C: somebody replaced some")
+        how = "computed from all chunks" if rows.hashed else "as recorded when they were written"
+        return Check("content", ok=True, text=f"{text}; SHA-256 {how}")
 
     def membership(self) -> list[str]:
         """Problems of the coreset's rows."""

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 import crc32c
 import numpy as np
+from msgspec import UNSET
 
 from coremargin.errors import StoreError
 from coremargin.formats import store_log
 from coremargin.formats.raw_array import read_raw_array
 from coremargin.formats.store_record import changes, check_stored_values, group_of, spans
+from coremargin.verify.hashes import PARTS, hashes_of
 
 if TYPE_CHECKING:
     from coremargin.formats.storage import ReadableStorage
@@ -26,12 +28,14 @@ BLOCKS = "blocks"
 class Sums:
     """The records of each chunk (c,): number of stored values, and crc32c of the bytes of each part.
 
+    hashes: SHA-256 (c, 32) uint8 of all parts, zeros for what the rows do not have; empty for a store that has none.
     folders: by number of the chunk, the places of labels ("y") and weights outside of the arrays of these names.
     weighted: rows have weights; rows ingested without have 1 until a commit changes it.
     """
 
     nonzeros: np.ndarray
     parts: dict[str, np.ndarray]
+    hashes: dict[str, np.ndarray]
     folders: dict[str, dict[int, str]]
     weighted: bool
 
@@ -82,6 +86,8 @@ def read_sums(store: ReadableStorage, record: StoreRecord) -> Sums:
     if sparse:
         shape = {"rows": record.rows, "chunk_rows": record.chunk_rows, "features": record.features}
         check_stored_values(store, nonzeros, **shape)
+    hashed = commits[-1].sha256 is not UNSET
+    hashes = column("sha256", "uint8", (len(PARTS), 32)) if hashed else np.zeros((0, len(PARTS), 32), np.uint8)
     weights, places = marks[:, 2].copy(), {"y": column("array", "int64", only="moved")}
     places["weights"] = column("weights_array", "int64", only="weights")
     weighted_rows = (places["weights"] > 0) | record.weighted
@@ -91,6 +97,9 @@ def read_sums(store: ReadableStorage, record: StoreRecord) -> Sums:
         if commit.weights:
             weights[chunk] = _entries(store, commit, "weights", "uint32")[where]
             places["weights"][chunk] = _entries(store, commit, "weights_array", "int64")[where]
+        if hashed:
+            changed = _entries(store, commit, "sha256", "uint8", (2, 32))[where]
+            hashes[chunk, 1], hashes[chunk, 4] = changed[:, 0], changed[:, 1]
     weighted_rows |= places["weights"] > 0
     weighted = bool(weighted_rows.any())
     if (not sparse and marks[:, :2].any()) or (not weighted and marks[:, 2].any()):
@@ -102,8 +111,11 @@ def read_sums(store: ReadableStorage, record: StoreRecord) -> Sums:
         parts |= {"indices": marks[:, 0], "lengths": marks[:, 1]}
     if weighted:
         parts["weights"] = np.where(weighted_rows, weights, _of_ones(record, len(digests)))
+        if hashed:
+            hashes[~weighted_rows, 4] = _hashes_of_ones(record, len(digests))[~weighted_rows]
+    named = {name: hashes[:, number] for number, name in enumerate(PARTS)} if hashed else {}
     folders = {part: _folders(f"{store.name}/{BLOCKS}", record, part, of) for part, of in places.items()}
-    return Sums(nonzeros, parts, folders, weighted)
+    return Sums(nonzeros, parts, named, folders, weighted)
 
 
 def _of_ones(record: StoreRecord, chunks: int) -> np.ndarray:
@@ -113,8 +125,17 @@ def _of_ones(record: StoreRecord, chunks: int) -> np.ndarray:
     return np.array([*[whole] * (chunks - 1), rest], np.uint32)
 
 
-def _entries(store: ReadableStorage, commit: CommitRecord, name: str, dtype: str) -> np.ndarray:
-    return read_raw_array(store, f"{BLOCKS}/{commit.group}/{name}", 0, commit.changed, dtype)
+def _hashes_of_ones(record: StoreRecord, chunks: int) -> np.ndarray:
+    """SHA-256 (c, 32) uint8 of the same weights."""
+    last = record.rows - (chunks - 1) * record.chunk_rows
+    whole, rest = (hashes_of({"weights": np.ones(rows)})["weights"] for rows in (record.chunk_rows, last))
+    return np.frombuffer(whole * (chunks - 1) + rest, np.uint8).reshape(chunks, 32)
+
+
+def _entries(
+    store: ReadableStorage, commit: CommitRecord, name: str, dtype: str, tail: tuple[int, ...] = ()
+) -> np.ndarray:
+    return read_raw_array(store, f"{BLOCKS}/{commit.group}/{name}", 0, commit.changed, dtype, tail)
 
 
 def _changed(

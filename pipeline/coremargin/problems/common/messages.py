@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from coremargin.maths.mapping import FeatureMap
+    from coremargin.models.fleet import AnyModel
     from coremargin.models.single import SingleModel
     from coremargin.problems.kind import Outcome
 
@@ -41,6 +42,13 @@ def describe_maps(maps: Sequence[FeatureMap]) -> Pairs:
     return [("map", f"{maps[0].KIND}, to {maps[0].width:,} features{each}; what is claimed is about mapped rows")]
 
 
+def describe_store(model: AnyModel) -> Pairs:
+    """The identity of the rows that a model was trained on."""
+    sha256 = model.store_sha256
+    kind = "none, its rows have CRC-32C only" if sha256 is None else sha256["digest"]
+    return [("store", model.store_digest), ("SHA-256", kind)]
+
+
 def describe_model(path: Path, model: SingleModel, made: Sequence[tuple[str, str]], claims: Pairs) -> list[str]:
     """Lines about a model; claims: about its proof; made: when, and what it cost."""
     intercept = "" if model.parameters.get("intercept", True) else ", through the origin"
@@ -55,7 +63,7 @@ def describe_model(path: Path, model: SingleModel, made: Sequence[tuple[str, str
         ("rows", f"{model.rows:,} of {model.features:,} features, {model.record['dtype']}"),
         *scaling,
         *claims,
-        ("store", model.certificate.store_digest),
+        *describe_store(model),
         ("software", ", ".join(f"{name} {version}" for name, version in model.record["software"].items())),
     ]
     return facts([*pairs, *made])

@@ -9,6 +9,7 @@ import numpy as np
 from coremargin.data.mapped import as_kept, map_arrays
 from coremargin.data.scaled import ellipsoid_of, scaling_of
 from coremargin.data.transformed import untransformed
+from coremargin.data.view import sha256_entry
 from coremargin.formats.model_record import FORMAT, VERSION
 from coremargin.maths.margin import EXACT, ratio
 from coremargin.models.model import Model
@@ -79,6 +80,7 @@ def record_of(
             "epsilon": parameters["epsilon"] or EXACT,
             "coreset_rows": coreset_rows,
             "store_digest": stored.digest,
+            **sha256_entry(stored),
             "radius": float(source.scalars().max_norm.max()),
         },
         "software": {"coremargin": version()},

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from coremargin.data.transformed import untransformed
+from coremargin.data.view import sha256_entry
 from coremargin.formats.fleet_record import FORMAT, VERSION, fleet_status
 from coremargin.models.fleet import FleetModel, shown
 from coremargin.models.fleet_record import chosen, evaluation, named, setting_of, validation
 from coremargin.models.user_kernel import terms_of
-from coremargin.problems.common.messages import describe_maps
+from coremargin.problems.common.messages import describe_maps, describe_store
 from coremargin.problems.common.model import model_of
 from coremargin.problems.common.result import STOPPED
 from coremargin.problems.hard.generalization import fleet_generalization
@@ -90,6 +91,7 @@ def bind_models(
         "rows": source.rows,
         "dtype": stored.dtype.name,
         "store_digest": stored.digest,
+        **sha256_entry(stored),
         "members": [one.entry for one in members],
         "evaluations": None if as_read else evaluations,
         "validation": averages,
@@ -241,7 +243,7 @@ def describe_models(path: Path, fleet: FleetModel, made: Sequence[tuple[str, str
         ("rows", f"{fleet.rows:,} of {fleet.features:,} features, {record['dtype']}"),
         *describe_maps(fleet.row_maps),
         *([("kernel", f"a function: {terms}")] if (terms := terms_of(fleet.parameters)) else []),
-        ("store", fleet.store_digest),
+        *describe_store(fleet),
         ("software", ", ".join(f"{name} {version}" for name, version in record["software"].items())),
         *made,
     ]

@@ -118,7 +118,7 @@ def reduce(  # noqa: PLR0913 - one option for each decision, all but four with a
     began, started = time.perf_counter(), datetime.now(UTC).isoformat(timespec="seconds")
     with Locked(path, "this model"):
         check_target(path, MODEL, overwrite=overwrite)
-        rows_then, how = earlier(opened, whole.store_digest), whole.row_scaling
+        rows_then, how = earlier(opened, whole.store_digest, whole.store_sha256), whole.row_scaling
         source: Source = rows_then
         if how is not None:  # by the model's own numbers
             source = scaled_as(rows_then, how, whole.numbers)
