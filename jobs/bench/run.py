@@ -34,6 +34,7 @@ from many_updates import many_updates
 from one_class import one_class
 from outlier_search import outlier_search
 from scale import sizes, workers
+from slots import slots
 from stores import Settings
 from strategies import strategies
 from table import Group, as_json, as_markdown, as_text
@@ -59,6 +60,7 @@ PARTS: dict[str, tuple[str, Callable[[Settings], Iterable[Group]]]] = {
     "o": ("updates of new rows: retraining several kinds of models", kinds_of_updates),
     "p": ("machines with kernels, from disk, against LIBSVM", kernel_machines),
     "q": ("balls and soft balls around rows without labels", one_class),
+    "r": ("a thousand worker threads: how many are busy", slots),
 }
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -105,6 +107,7 @@ def settings_of(args: argparse.Namespace, work: Path) -> Settings:
             small_features=3, max_scans=40, strategy_s=5, peer_s=3, real=("mnist",),
             flipped=(10,), soft=(), labelled=((5_000, 5),), pairs=("usps_zero_one",), campaigns=5,
             terabytes=(0.01,), taxi_rows=20_000, hashed=1 << 12, texts=500,
+            slots=(6, 2, 40, 0.1),
         )  # fmt: skip
     if args.large:
         settings = replace(settings, labelled=(*settings.labelled, (10_000_000, 100)), large_rows=10_000_000)

@@ -57,6 +57,7 @@ class Settings:
     texts: int = 0  #: generated ones instead of real ones
     large_rows: int = 0  #: of the store that has few new rows per update, 0: none is made
     large_features: int = 50  #: of the same
+    slots: tuple[int, int, int, float] = (200, 5, 4253, 2.35)  #: workers, threads of each, blocks, seconds of each
 
     def synthetic(self, rows: int, features: int, name: str, noise: float = 0.0) -> Path:
         """A store of synthetic rows; one that is there already with the same recipe is used again."""

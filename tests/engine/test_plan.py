@@ -15,6 +15,7 @@ from coremargin.engine.plan import (
     LARGEST_BLOCK_BYTES,
     MOST_BLOCKS,
     SMALL_BLOCKS,
+    TAPERED_BLOCKS,
     chunks_per_block,
     plan_blocks,
 )
@@ -50,6 +51,24 @@ def test_blocks_stay_below_block_bytes() -> None:
     source = FakeHandle(rows=10_000, chunk_rows=10).open_source()  # 160 bytes per chunk
     assert {len(block.chunks) for block in plan_blocks(source, 500)} == {3, 1}
     assert {len(block.chunks) for block in plan_blocks(source, 1)} == {1}
+
+
+@pytest.mark.parametrize(
+    ("chunks", "together", "whole", "smaller"),
+    [
+        (3 * TAPERED_BLOCKS, 3, TAPERED_BLOCKS, 0),
+        (3 * TAPERED_BLOCKS + 4, 3, TAPERED_BLOCKS + 2 - 256, 383),  # 766 chunks by twos
+        (2000, 1, 2000, 0),  # a chunk is the least
+    ],
+)
+def test_the_last_blocks_of_a_large_store_are_smaller(chunks: int, together: int, whole: int, smaller: int) -> None:
+    """The last quarter of the blocks of a large store is in halves, whoever scans it; every chunk is read once."""
+    source: Any = SimpleNamespace(chunks=chunks, nbytes=chunks * 100)
+    blocks = plan_blocks(source, 100 * together)
+    assert [chunk for block in blocks for chunk in block.chunks] == list(range(chunks))
+    sizes = [len(block.chunks) for block in blocks]
+    assert sizes[:whole] == [together] * whole
+    assert sizes[whole:] == [-(-together // 2)] * smaller
 
 
 @pytest.mark.parametrize(

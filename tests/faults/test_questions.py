@@ -72,6 +72,22 @@ def answers(
     return found
 
 
+def fails_to_arrive(monkeypatch: pytest.MonkeyPatch, block: int, times: int, error: Exception) -> list[str]:
+    """The result of a block is replaced by an error so many times; the keys of those tasks."""
+    failed: list[str] = []
+    next_arrival = cluster_scan.SentTasks.next_arrival
+
+    def arrives(self: cluster_scan.SentTasks, timeout_s: float) -> tuple[cluster_scan.Task, Any] | None:
+        arrival = next_arrival(self, timeout_s)
+        if arrival is None or arrival[0].block.index != block or len(failed) == times:
+            return arrival
+        failed.append(arrival[0].key)
+        return arrival[0], error
+
+    monkeypatch.setattr(cluster_scan.SentTasks, "next_arrival", arrives)
+    return failed
+
+
 def alone(source: FakeSource, probe: Slow, blocks: tuple[Block, ...]) -> dict[int, bytes]:
     """The same by NumPy in this process; a block is one chunk here."""
     found = {}
@@ -215,16 +231,7 @@ def test_what_breaks_while_the_scheduler_lives_is_no_loss_of_it(
     """A broken connection or a cancelled block is sent again, and is in the end the failure of that block: never of
     the scheduler, which was asked and answers.
     """
-    failed: list[str] = []
-
-    async def fetch(arrived: Any, key: str, future: Any) -> None:
-        outcome = await future
-        if outcome.block.index == 7 and len(failed) < times:
-            failed.append(key)
-            outcome = error
-        arrived.put((key, outcome))
-
-    monkeypatch.setattr(cluster_scan, "_fetch", fetch)
+    failed = fails_to_arrive(monkeypatch, 7, times, error)
     patient = DaskExecutor(embedded.client, policy=RetryPolicy(pause_s=0.01))
     if times == 1:
         found = {result.block.index: result.summary.total.tobytes() for result in patient.run(source, probe, blocks)}
@@ -243,14 +250,7 @@ def test_a_copy_that_fails_is_sent_again(crew: Crew, tmp_path: Path, monkeypatch
     block meets an error that heals, the block is sent again, and nobody waits for the first one.
     """
     source = FakeHandle().open_source()
-    blocks, failed = plan_blocks(source, 1), []
-
-    async def fetch(arrived: Any, key: str, future: Any) -> None:
-        outcome = await future
-        if outcome.block.index == 5 and len(failed) < 2:
-            failed.append(key)
-            outcome = ConnectionResetError(104, "Connection reset by peer")
-        arrived.put((key, outcome))
+    blocks = plan_blocks(source, 1)
 
     def struck() -> bool:
         if not (tmp_path / "begun").exists():
@@ -258,7 +258,7 @@ def test_a_copy_that_fails_is_sent_again(crew: Crew, tmp_path: Path, monkeypatch
         (tmp_path / "over").touch()
         return crew.kill() == 2
 
-    monkeypatch.setattr(cluster_scan, "_fetch", fetch)
+    failed = fails_to_arrive(monkeypatch, 5, 2, ConnectionResetError(104, "Connection reset by peer"))
     crew.hire_when(struck, 2)
     patient = DaskExecutor(crew.client, policy=RetryPolicy(pause_s=0.05, overdue_s=3600.0))
     results = list(patient.run(source, Halted(folder=tmp_path), blocks))

@@ -18,7 +18,7 @@ from coremargin.data.scaled import scaled
 from coremargin.data.writer import StoreWriter
 from coremargin.engine.executors import InProcess
 from coremargin.engine.plan import plan_blocks
-from coremargin.engine.task import answer, run_block
+from coremargin.engine.task import answer, open_handle
 from coremargin.errors import BadRow, CheckpointError, ClaimRefuted, DataError, UsageError
 from coremargin.learn.train import train_job
 from coremargin.models.evaluate import evaluate
@@ -299,7 +299,9 @@ def test_workers_make_the_same_rows(rng: np.random.Generator, make_store: MakeSt
     probe = problem.probe(problem.start())
     for block in plan_blocks(source):
         here = answer(source, probe, block).summary.to_arrays()
-        there = run_block(cloudpickle.loads(cloudpickle.dumps(source.handle())), probe, block).summary.to_arrays()
+        there = answer(
+            open_handle(cloudpickle.loads(cloudpickle.dumps(source.handle()))), probe, block
+        ).summary.to_arrays()
         assert all(here[name].tobytes() == there[name].tobytes() for name in here)
 
 

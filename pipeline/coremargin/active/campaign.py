@@ -72,6 +72,7 @@ from coremargin.units import parse_seconds
 if TYPE_CHECKING:
     from coremargin.active.external_answers import RowReport
     from coremargin.data.amend import LabelReport
+    from coremargin.engine.clusters.specs import Cluster
     from coremargin.formats.answers import Action, Growth
     from coremargin.formats.campaign import CampaignSettings
     from coremargin.formats.choices import Loss, MapKind, Method, ScalingKind
@@ -90,8 +91,9 @@ class Campaign:
     ----------
     path : path-like
         The folder of a campaign; ``Campaign.create`` makes one.
-    cluster : path-like, optional
-        Where scans run: a file of ``cluster/``, a scheduler's address, "embedded" or "threads"; None chooses by size.
+    cluster : path-like or Dask Client, optional
+        Where scans run: a file of ``cluster/``, a scheduler's address, a running Dask ``Client``, "embedded" or
+        "threads"; None chooses by size.
     watch : Callbacks, optional
         Callbacks of scans.
 
@@ -141,7 +143,7 @@ class Campaign:
         expires: float | str | None = None,
         people: int | None = None,
         settle: str | None = None,
-        cluster: str | os.PathLike[str] | None = None,
+        cluster: Cluster = None,
         watch: Callbacks | None = None,
     ) -> Campaign:
         """Start a campaign.
@@ -190,7 +192,7 @@ class Campaign:
             Number of people who are asked about each row, and whose answers settle its label.
         settle : str, optional
             The name of who decides where they disagree; None: the majority, or more people.
-        cluster : path-like, optional
+        cluster : path-like or Dask Client, optional
             Where scans run.
         watch : Callbacks, optional
             Callbacks of scans.
@@ -250,7 +252,7 @@ class Campaign:
         self,
         path: str | os.PathLike[str],
         *,
-        cluster: str | os.PathLike[str] | None = None,
+        cluster: Cluster = None,
         watch: Callbacks | None = None,
     ) -> None:
         self.path = Path(os.path.realpath(local_path(path)))

@@ -30,6 +30,7 @@ class _Budget:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._bytes = self._maps = 0
+        self.most_bytes = 1 << 62  #: of all readers together, whatever budget they have
         self._returned: deque[int] = deque()
 
     @property
@@ -50,7 +51,7 @@ class _Budget:
         """Room for one more map, or no."""
         with self._lock:
             self._settle()
-            if self._bytes + size > min(most_bytes, _room()) or self._maps >= most_maps():
+            if self._bytes + size > min(most_bytes, self.most_bytes, _room()) or self._maps >= most_maps():
                 return False
             self._bytes += size
             self._maps += 1

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from coremargin.engine.plan import plan_blocks
 from coremargin.engine.protocols import Block, BlockResult
+from coremargin.engine.task import task_name
 from coremargin.errors import UsageError
 
 if TYPE_CHECKING:
@@ -133,6 +134,10 @@ class _Calls:
     tasks: tuple[tuple[Any, ...], ...]
     groups: int
 
+    @property
+    def task_name(self) -> str:
+        return task_name(self.function, "call")
+
     def narrow(self, block: Block) -> _Group:
         return _Group(self.function, self.tasks[block.index :: self.groups], self.groups)
 
@@ -148,6 +153,10 @@ class _UnmergedProbe:
     """A function of all blocks, whose results are not merged."""
 
     function: Callable[[Source, Block], Any]
+
+    @property
+    def task_name(self) -> str:
+        return task_name(self.function)
 
     def narrow(self, block: Block) -> _UnmergedProbe:
         return self

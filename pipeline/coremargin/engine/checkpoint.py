@@ -38,7 +38,7 @@ S = TypeVar("S")
 #: What to do with the checkpoint of an earlier run: refuse, resume or discard it.
 Begin = Literal["new", "resume", "restart"]
 
-VERSION = 7
+VERSION = 8
 RECORD = "job.json"
 _STEP = r"(?:state-(\d+)|blocks-(\d+)-\d+)\.npz"
 #: The entries of a record that identify the coremargin that wrote it.

@@ -24,32 +24,36 @@ which of the blocks that ran together was the cause.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 import uuid
 from collections import Counter, defaultdict, deque
 from concurrent.futures import CancelledError
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
+from itertools import count
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
+import dask
 from distributed import KilledWorker
 
 from coremargin.engine.cluster_workers import REFRESH_S, UNREACHABLE, ask_scheduler, brief, scheduler_lost
 from coremargin.engine.probe_transport import ARRAY_KEY, Transport, run_packed
 from coremargin.engine.protocols import BlockResult
-from coremargin.engine.task import place
+from coremargin.engine.task import place, task_name
 from coremargin.errors import BlockFailed, CoremarginError, RunError
 from coremargin.maths.stopping import may_stop
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 
-    from distributed import Future
+    from distributed import Client, Future
 
     from coremargin.data.source import Source
     from coremargin.engine.cluster_workers import WorkerThreads
+    from coremargin.engine.probe_transport import BlasPin
     from coremargin.engine.protocols import Block, Probe
 
 log = logging.getLogger(__name__)
@@ -58,7 +62,16 @@ log = logging.getLogger(__name__)
 PER_THREAD = 4
 #: How many blocks the newest task may be ahead of the oldest: bounds the summaries that wait to be merged in order.
 AHEAD = 1024
+#: At least so many per worker thread: with fewer, one late block would idle the workers of a large cluster.
+_AHEAD_PER_THREAD = 3
+#: Most blocks in one graph. The scheduler takes a millisecond for a graph, and a tenth of it for each task in one.
+GROUP = 64
+#: Most bytes of probes in one graph; Dask warns from 10 MB on.
+GRAPH_BYTES = 2 << 20
+#: Results that arrive within so many seconds, for each task in flight and in all, are fetched by one request.
+_FETCH_EVERY_S, _FETCH_AT_LEAST_EVERY_S = 1e-4, 0.05
 _TICK_S = 1.0  # between two checks while nothing arrives
+_LATE_EVERY_S = 0.1  # between two looks for late blocks, of which there are thousands on a large cluster
 #: After so many seconds without an answer, look whether the workers for which blocks were meant are still there.
 _SILENT_S = 1.0
 #: A block with so many copies is waited for twice as long each time: Dask may give any of them to a worker that hangs,
@@ -87,7 +100,7 @@ class ClusterScan:
         blocks: Sequence[Block],
         policy: RetryPolicy,
         *,
-        pin: bool,
+        pin: BlasPin,
     ) -> None:
         self._workers = workers
         self._waiting = deque(blocks)
@@ -120,14 +133,23 @@ class ClusterScan:
             self._waiting.appendleft(block)
         if self._failed.suspects:
             if not self._tasks:
-                self._tasks.send(self._failed.suspects.popleft(), alone=True)
+                self._tasks.send([self._failed.suspects.popleft()], alone=True)
             return
         if self._failed.pausing():
             return  # while something heals, no more blocks are put at risk, and the tries come to their end
-        most = PER_THREAD * max(1, len(self._workers.addresses()))
-        last = next(iter(self._left)) + AHEAD
-        while self._waiting and len(self._tasks) < most and self._waiting[0].index < last:
-            self._tasks.send(self._waiting.popleft())
+        threads = max(1, len(self._workers.addresses()))
+        most, last = PER_THREAD * threads, next(iter(self._left)) + max(AHEAD, _AHEAD_PER_THREAD * threads)
+        while self._waiting:
+            size = min(GROUP, max(1, most // 4), len(self._waiting))
+            blocks = [block for block, _ in zip(self._waiting, range(size), strict=False) if block.index < last]
+            # groups that are not full wait, unless the workers have nothing else to do
+            if len(self._tasks) + size > most or (len(blocks) < size and self._tasks):
+                return
+            if not blocks:
+                return
+            self._tasks.send(blocks)
+            for _ in blocks:
+                self._waiting.popleft()
 
     def _finish(self, task: Task, result: BlockResult) -> None:
         self._workers.wait.block_done()
@@ -157,17 +179,18 @@ class SentTasks:
     A block may have several tasks, copies of each other.
     """
 
-    def __init__(self, workers: WorkerThreads, source: Source, probe: Probe, *, pin: bool) -> None:
+    def __init__(self, workers: WorkerThreads, source: Source, probe: Probe, *, pin: BlasPin) -> None:
         self._workers, self._client = workers, workers.client
-        self._source = source
+        self._source, self._handle = source, source.handle()
         self._probe = probe
         self._pin = pin
         self._transport = Transport(workers.client)
-        self._handle: tuple[bytes, dict[int, Future]] | None = None  # packed once, it is the same for all blocks
-        self._name = f"{type(probe).__name__.strip('_').lower()}-{uuid.uuid4().hex[:12]}"
+        self._packed: dict[int, tuple[bytes, dict[int, Future]]] = {}  # of handle and probe, the same for all blocks
+        self._name, self._scan, self._number = task_name(probe), uuid.uuid4().hex[:12], count()
         self._tasks: dict[str, Task] = {}
         self._keys: defaultdict[int, set[str]] = defaultdict(set)  # by block
         self._arrived: SimpleQueue[tuple[str, Any]] = SimpleQueue()
+        self._results = ResultFetcher(self._client, self._arrived)
 
     def __len__(self) -> int:
         return len(self._tasks)
@@ -179,30 +202,52 @@ class SentTasks:
         """The tasks of one block."""
         return [self._tasks[key] for key in self._keys[block.index]]
 
-    def send(self, block: Block, *, alone: bool = False, anywhere: bool = False, avoid: Collection[str] = ()) -> None:
-        """Send one more task for a block.
+    def send(
+        self, blocks: Sequence[Block], *, alone: bool = False, anywhere: bool = False, avoid: Collection[str] = ()
+    ) -> None:
+        """Send one more task for each block, all in one graph.
 
         anywhere: without a hint; alone: without a hint too, and as the only one in flight; avoid: addresses of workers
         that should not get it, if there are others.
         """
-        key = f"{self._name}-{block.index}-{uuid.uuid4().hex[:8]}"
-        hint = None if alone or anywhere else self._workers.for_block(block.index, avoid)
-        where = {} if hint is None else {"workers": [hint], "allow_other_workers": True}
+        # the name and the block come first: Dask groups tasks by what precedes the first number
+        keys = [f"{self._name}-{block.index}-{self._scan}-{next(self._number)}" for block in blocks]
+        hints = None if alone or anywhere else self._workers.for_blocks([block.index for block in blocks], avoid)
+        by_key = dict(zip(keys, hints, strict=True)) if hints is not None else {}
+        where = dask.annotate(workers=by_key.__getitem__, allow_other_workers=True) if by_key else nullcontext()
+        futures: list[Future] = []
         try:
-            handle, large = self._handle or self._transport.pack(self._source.handle())
-            self._handle = (handle, large)
-            probe, more = self._transport.pack(self._probe.narrow(block))
-            large = large | more
-            future = self._client.submit(
-                run_packed, handle, probe, large, block, self._pin, key=key, pure=False, retries=0, **where
-            )
+            handle, shared = self._pack(self._handle)
+            probes, arrays = zip(*(self._pack(self._probe.narrow(block)) for block in blocks), strict=True)
+            arrays = [shared | own if own else shared for own in arrays]
+            with where:
+                for stop in _graphs(probes):
+                    part = slice(len(futures), stop)
+                    same = stop - len(futures)
+                    futures += self._client.map(
+                        run_packed, [handle] * same, list(probes[part]), arrays[part], list(blocks[part]),
+                        [self._pin] * same, key=keys[part], pure=False, retries=0,
+                    )  # fmt: skip
         except UNREACHABLE:
             ask_scheduler(self._client)  # raises, as only the scheduler was contacted
             raise
-        arrays = frozenset(array.key for array in large.values())
-        self._tasks[key] = Task(key, block, future, time.monotonic(), alone, hint, arrays)
-        self._keys[block.index].add(key)
-        self._client.loop.add_callback(_fetch, self._arrived, key, future)
+        except BaseException:  # an interrupt between two graphs
+            self._cancel_futures(futures)
+            raise
+        sent = time.monotonic()
+        for key, block, future, large in zip(keys, blocks, futures, arrays, strict=True):
+            names = frozenset(array.key for array in large.values())
+            self._tasks[key] = Task(key, block, future, sent, alone, by_key.get(key), names)
+            self._keys[block.index].add(key)
+        self._client.loop.add_callback(self._results.fetch, dict(zip(keys, futures, strict=True)))
+
+    def _pack(self, value: Any) -> tuple[bytes, dict[int, Future]]:
+        """``value`` as bytes and futures of its large arrays; what all blocks have in common is packed once."""
+        if value is not self._probe and value is not self._handle:
+            return self._transport.pack(value)
+        if id(value) not in self._packed:
+            self._packed[id(value)] = self._transport.pack(value)
+        return self._packed[id(value)]
 
     def next_arrival(self, timeout_s: float) -> tuple[Task, Any] | None:
         """A task that is no longer in flight, and what it returned or raised; None if none arrives in time."""
@@ -211,6 +256,7 @@ class SentTasks:
             task = self._tasks.pop(key, None)
             if task is not None:  # else a copy was faster
                 self._keys[task.block.index].discard(key)
+                task.future.release()  # the traceback of its error may hold it long after the scan
                 return task, outcome
         return None
 
@@ -221,30 +267,92 @@ class SentTasks:
     def resend_arrays(self, task: Task) -> None:
         """Submit the large arrays that a task depends on again, from the next task on."""
         self._transport.forget(task.arrays)
-        self._handle = None
+        self._packed.clear()
 
     def cancel(self, block: Block) -> None:
         """Cancel all tasks of a block."""
         self._cancel([self._tasks.pop(key) for key in self._keys.pop(block.index, ())])
 
     def cancel_all(self) -> None:
-        """Cancel what has not run."""
+        """Cancel what has not run, and release the large arrays: the client may live on, and a traceback hold us."""
         self._cancel(self._tasks.values())
+        self._cancel_futures(self._transport.forget_all())
 
     def _cancel(self, tasks: Iterable[Task]) -> None:
-        futures = [task.future for task in tasks]
+        self._cancel_futures([task.future for task in tasks])
+
+    def _cancel_futures(self, futures: Sequence[Future]) -> None:
         if futures and self._client.status == "running":
             with suppress(CancelledError, *UNREACHABLE):
                 self._client.cancel(futures, force=True)
 
 
-async def _fetch(arrived: SimpleQueue[tuple[str, Any]], key: str, future: Future) -> None:
-    """Fetch what a task returned or raised; in the client's event loop, so that it overlaps with the driver."""
-    try:
-        outcome: Any = await future
-    except BaseException as error:  # noqa: BLE001 -- the driver handles all errors
-        outcome = error
-    arrived.put((key, outcome))
+def _graphs(probes: Sequence[bytes]) -> Iterator[int]:
+    """Where the graphs end in which probes are sent: each has one probe, or at most GRAPH_BYTES of different ones."""
+    total, last = 0, None
+    for number, probe in enumerate(probes):
+        size = 0 if probe is last else len(probe)
+        if number and total + size > GRAPH_BYTES:
+            yield number
+            total, size = 0, len(probe)
+        total, last = total + size, probe
+    yield len(probes)
+
+
+class ResultFetcher:
+    """Fetches what tasks return or raise, in the client's event loop, so that it overlaps with the driver.
+
+    A request for each result would cost the scheduler as much as the task itself. So results of different workers are
+    fetched together, in less time than the tasks that wait on the workers take. Requests do not wait for each other: a
+    worker that hangs delays those results only that were ready at the same time as its own.
+    """
+
+    def __init__(self, client: Client, arrived: SimpleQueue[tuple[str, Any]]) -> None:
+        self._client, self._arrived = client, arrived
+        self._waiting = 0
+        self._ready: dict[str, Future] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._fetched = 0.0
+
+    async def fetch(self, futures: dict[str, Future]) -> None:
+        """Put keys and outcomes into the queue as they arrive."""
+        self._waiting += len(futures)
+        await asyncio.gather(*(self._wait(key, future) for key, future in futures.items()))
+
+    async def _wait(self, key: str, future: Future) -> None:
+        try:
+            with suppress(CancelledError, asyncio.CancelledError):
+                await future._state.wait()  # noqa: SLF001  ``distributed.wait`` needs a default client
+        finally:
+            self._waiting -= 1
+        if future.status != "finished":
+            await self._put(key, future)
+            return
+        self._ready[key] = future
+        if self._timer is None:
+            loop = asyncio.get_running_loop()
+            due = self._fetched + min(_FETCH_AT_LEAST_EVERY_S, _FETCH_EVERY_S * self._waiting)
+            self._timer = loop.call_at(max(due, loop.time()), self._fetch_ready)
+
+    def _fetch_ready(self) -> None:
+        loop = asyncio.get_running_loop()
+        ready, self._ready = self._ready, {}
+        self._timer, self._fetched = None, loop.time()
+        self._request = loop.create_task(self._gather(ready))
+
+    async def _gather(self, ready: dict[str, Future]) -> None:
+        try:
+            for outcome in (await self._client.gather(ready, asynchronous=True)).items():
+                self._arrived.put(outcome)
+        except BaseException:  # noqa: BLE001 -- of one of them, or of none: each has its own outcome
+            await asyncio.gather(*(self._put(key, future) for key, future in ready.items()))
+
+    async def _put(self, key: str, future: Future) -> None:
+        try:
+            outcome: Any = await future
+        except BaseException as error:  # noqa: BLE001 -- the driver handles all errors
+            outcome = error
+        self._arrived.put((key, outcome))
 
 
 class FailedBlocks:
@@ -332,7 +440,7 @@ class LateBlocks:
         self._policy = policy
         self._copies: Counter[int] = Counter()
         self._avoid: defaultdict[int, set[str]] = defaultdict(set)  # by block, the workers that had it and were late
-        self._last_result = time.monotonic()
+        self._last_result = self._checked = time.monotonic()
         self._slowest_s = 0.0
 
     def block_done(self, task: Task, result: BlockResult) -> None:
@@ -347,6 +455,9 @@ class LateBlocks:
         if not self._tasks:
             self._last_result = now
             return
+        if now - self._checked < _LATE_EVERY_S:
+            return
+        self._checked = now
         silent = now - self._last_result > _SILENT_S
         there = set(self._workers.addresses(_SILENT_S if silent else REFRESH_S))
         if gone := [task for task in self._tasks if silent and task.hint and task.hint not in there]:
@@ -384,4 +495,4 @@ class LateBlocks:
                 avoid.add(task.hint)
             task.hint, task.copied = None, True
             self._copies[task.block.index] += 1
-            self._tasks.send(task.block, anywhere=anywhere, avoid=avoid)
+            self._tasks.send([task.block], anywhere=anywhere, avoid=avoid)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from distributed.client import ClosedClientError
@@ -129,17 +129,17 @@ class WorkerThreads:
         self.wait.check()
         return True
 
-    def for_block(self, index: int, avoid: Collection[str] = ()) -> str | None:
-        """The worker that should have a block: the same in every scan, as it has the block's pages mapped already.
+    def for_blocks(self, indices: Sequence[int], avoid: Collection[str] = ()) -> list[str] | None:
+        """The worker that should have each block: the same in every scan, as it has the block's pages mapped already.
 
-        None if there is no choice. avoid: workers that already have the block and are late.
+        None if there is no choice. avoid: workers that already have the blocks and are late.
         """
         threads = self.addresses()
         if len(set(threads)) < 2:
             return None
         others = [address for address in threads if address not in avoid] or threads
         others = [address for address in others if address not in self._unresponsive] or others
-        return others[index % len(others)]
+        return [others[index % len(others)] for index in indices]
 
     def mark_unresponsive(self, address: str | None) -> None:
         """Send no block to a worker that left one unanswered, until it answers again."""

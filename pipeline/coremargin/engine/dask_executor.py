@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Self
 
 from coremargin.engine.cluster_scan import ClusterScan, RetryPolicy
 from coremargin.engine.cluster_workers import WorkerThreads, WorkerWait
-from coremargin.engine.event_loop_logs import hide_cluster_messages
 from coremargin.engine.meter import MemoryMeter
 from coremargin.engine.task import one_blas_thread
 
@@ -19,14 +18,15 @@ if TYPE_CHECKING:
     from distributed import Client
 
     from coremargin.data.source import Source
+    from coremargin.engine.probe_transport import BlasPin
     from coremargin.engine.protocols import Block, BlockResult, Probe
 
 
 class DaskExecutor:
     """Runs blocks on the workers of ``client``. ``close`` calls ``on_close`` and does not close the client itself.
 
-    in_driver: workers are threads of this process (``LocalCluster(processes=False)``); wait: what happens while no
-    worker is there.
+    pin: where BLAS is kept on one thread, "driver" for workers that are threads of this process
+    (``LocalCluster(processes=False)``); wait: what happens while no worker is there.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class DaskExecutor:
         *,
         description: str = "",
         policy: RetryPolicy | None = None,
-        in_driver: bool = False,
+        pin: BlasPin = "process",
         wait: WorkerWait | None = None,
         on_close: Callable[[], None] | None = None,
     ) -> None:
@@ -43,10 +43,9 @@ class DaskExecutor:
         self._description = description
         self._policy = policy or RetryPolicy()
         self._wait = wait or WorkerWait()
-        self._in_driver = in_driver
+        self._pin = pin
         self._on_close = on_close
         self._meter = MemoryMeter()
-        hide_cluster_messages()
 
     @property
     def local(self) -> bool:
@@ -76,9 +75,9 @@ class DaskExecutor:
 
     def run(self, source: Source, probe: Probe, blocks: Sequence[Block]) -> Iterator[BlockResult]:
         """Results as they complete; see ``Executor.run``."""
-        pinned = one_blas_thread() if self._in_driver else nullcontext()
+        pinned = one_blas_thread() if self._pin == "driver" else nullcontext()
         workers = WorkerThreads(self.client, self._wait)
-        scan = ClusterScan(workers, source, probe, blocks, self._policy, pin=not self._in_driver)
+        scan = ClusterScan(workers, source, probe, blocks, self._policy, pin=self._pin)
         with pinned, closing(scan.results()) as results:
             for result in results:
                 self._meter.note(result)

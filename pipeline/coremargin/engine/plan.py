@@ -6,6 +6,7 @@ so equal blocks mean equal bits wherever the scan runs.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import isqrt
 from typing import TYPE_CHECKING
 
@@ -23,9 +24,12 @@ if TYPE_CHECKING:
 BLOCK_BYTES = 128 * 2**20
 #: A small store is divided into about this many blocks, so that every core has work until the end.
 SMALL_BLOCKS = 16
-#: A large store is divided into about this many: a task costs the driver some 4 ms, whatever it reads. Two hundred
-#: workers still have ten each, and one that is killed repeats little of a pass.
+#: A large store is divided into about this many: a task costs driver and scheduler a millisecond or two, whatever it
+#: reads. Two hundred workers still have ten each, and one that is killed repeats little of a pass.
 MOST_BLOCKS = 2048
+#: With more blocks than this the last quarter of the chunks lies in blocks half as large: a thousand workers that have
+#: two or four blocks each would otherwise wait for the last ones as long as for the others.
+TAPERED_BLOCKS = 1024
 #: Blocks do not grow beyond this: if a slow disk takes a minute for one, its worker seems to hang.
 LARGEST_BLOCK_BYTES = 4 * 2**30
 
@@ -34,7 +38,7 @@ def plan_blocks(source: Source, block_bytes: int = BLOCK_BYTES, skip: np.ndarray
     """Blocks of whole chunks of at most ``block_bytes`` (at least one chunk), in row order.
 
     Blocks of large stores are larger, see ``chunks_per_block``: a worker holds a chunk at a time, so that they cost it
-    no memory.
+    no memory. From TAPERED_BLOCKS on, the last ones are smaller.
 
     skip: (chunks,) bool or None; True where a chunk need not be read. Blocks group what is left: those of a stage
     that is spread over the store are as large as those of a scan. Raises UsageError for a wrong size or shape.
@@ -45,8 +49,13 @@ def plan_blocks(source: Source, block_bytes: int = BLOCK_BYTES, skip: np.ndarray
         raise UsageError(f"skip: expected one entry per chunk, shape ({source.chunks},), got {skip.shape}")
     wanted = list(range(source.chunks)) if skip is None else np.flatnonzero(~skip).tolist()
     together = chunks_per_block(source, block_bytes, len(wanted))
-    starts = range(0, len(wanted), together)
-    return tuple(Block(index, tuple(wanted[first : first + together])) for index, first in enumerate(starts))
+    starts = list(range(0, len(wanted), together))
+    if len(starts) > TAPERED_BLOCKS and together > 1:
+        half = -(-together // 2)
+        starts = starts[: -(len(starts) // 4)]
+        starts += range(starts[-1] + together, len(wanted), half)
+    spans = enumerate(pairwise([*starts, len(wanted)]))
+    return tuple(Block(index, tuple(wanted[first:stop])) for index, (first, stop) in spans)
 
 
 def chunks_per_block(source: Source, block_bytes: int, wanted: int) -> int:

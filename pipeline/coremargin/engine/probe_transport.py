@@ -15,14 +15,18 @@ from __future__ import annotations
 import io
 import pickle
 import uuid
-from typing import TYPE_CHECKING, Any
+from contextlib import nullcontext
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import cloudpickle
 import dask
 import numpy as np
+from distributed import get_worker
 
+from coremargin.data.maps import budget
 from coremargin.engine.own_modules import own_modules
-from coremargin.engine.task import pin_blas_forever, run_block
+from coremargin.engine.task import answer, blas_pinned, open_handle, pin_blas_forever
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -33,8 +37,13 @@ if TYPE_CHECKING:
 
 #: A task of this size costs the scheduler no more than an empty one.
 LARGE_BYTES = 64 * 2**10
+#: How BLAS stays on one thread: for the rest of a process that has only our workers, while a block runs in a process of
+#: others, or not at all, as the driver does it for its own threads.
+BlasPin: TypeAlias = Literal["process", "block", "driver"]
 #: Beginning of the keys of tasks that return a large array.
 ARRAY_KEY = "probe-array-"
+#: One part in so many of a worker's memory limit may be mapped.
+_MAPPED_SHARE = 4
 #: Priority above waiting blocks, which depend on the arrays.
 _FIRST = 10
 
@@ -82,11 +91,24 @@ def return_array(array: np.ndarray) -> np.ndarray:
     return array
 
 
-def run_packed(handle: bytes, probe: bytes, large: dict[int, Any], block: Block, pin: bool) -> BlockResult:
-    """The task: unpack, probe the block. ``pin`` keeps BLAS on one thread, in a process that has only workers."""
-    if pin:
+def run_packed(handle: bytes, probe: bytes, large: dict[int, Any], block: Block, pin: BlasPin) -> BlockResult:
+    """The task: unpack, probe the block."""
+    if pin == "process":
         pin_blas_forever()
-    return run_block(unpack(handle, large), unpack(probe, large), block)
+    elif pin == "block":
+        _limit_maps()
+    source = open_handle(unpack(handle, large))
+    question = unpack(probe, large)
+    with blas_pinned if pin == "block" else nullcontext():  # after both: they may load further libraries
+        return answer(source, question, block)
+
+
+@cache
+def _limit_maps() -> None:
+    """Keep few mapped pages in a worker with a memory limit: Dask counts them, and pauses a worker at 80 % of it."""
+    limit = getattr(getattr(get_worker(), "memory_manager", None), "memory_limit", None)
+    if limit:
+        budget.most_bytes = limit // _MAPPED_SHARE
 
 
 class Transport:
@@ -111,6 +133,11 @@ class Transport:
             return self._client.submit(
                 return_array, array, key=f"{ARRAY_KEY}{uuid.uuid4().hex}", pure=False, priority=_FIRST
             )
+
+    def forget_all(self) -> list[Future]:
+        """The arrays that were submitted, which are no longer needed."""
+        sent, self._sent = self._sent, {}
+        return [future for _, future in sent.values()]
 
     def forget(self, keys: Collection[str]) -> None:
         """Submit these arrays again when they are needed: they did not arrive."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import sys
 import threading
 import time
-from contextlib import AbstractContextManager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from threadpoolctl import ThreadpoolController
 
@@ -30,19 +32,18 @@ _pin_lock = threading.Lock()
 _pinned: list[Any] = []
 
 
-def run_block(handle: Any, probe: Probe, block: Block) -> BlockResult:
-    """``answer`` for one block of the source behind ``handle``."""
-    return answer(open_handle(handle), probe, block)
-
-
 def open_handle(handle: Any) -> Source:
-    """The source of a handle: from its method ``open_source``, else a store's."""
-    opener = getattr(handle, "open_source", None)
-    if opener is not None:
-        return opener()  # type: ignore[no-any-return]
-    from coremargin.data.opened import open_source  # only here: a worker without a store need not import zarr
+    """The source of a handle: from its method ``open_source``, else a store's. Errors name this worker in a note."""
+    try:
+        opener = getattr(handle, "open_source", None)
+        if opener is not None:
+            return opener()  # type: ignore[no-any-return]
+        from coremargin.data.opened import open_source  # only here: a worker without a store need not import zarr
 
-    return open_source(handle)
+        return open_source(handle)
+    except Exception as error:
+        error.add_note(f"on worker {worker_name()}")
+        raise
 
 
 def answer(source: Source, probe: Probe, block: Block) -> BlockResult:
@@ -93,6 +94,14 @@ def place(source: Source, block: Block) -> str:
     return f"block {block.index} ({chunks} of {source.name})"
 
 
+def task_name(value: Any, kind: str = "probe") -> str:
+    """``probe-margin`` of a MarginProbe: the name of its tasks, by which Dask groups them on its dashboard."""
+    words = re.findall(r"[A-Z]?[a-z]+|[A-Z]+", getattr(value, "__name__", type(value).__name__))
+    if len(words) > 1 and words[-1] == "Probe":
+        words.pop()
+    return getattr(value, "task_name", None) or "-".join([kind, *words]).lower()
+
+
 def block_bytes(source: Source, block: Block) -> int:
     """Bytes that a scan of this block reads, uncompressed."""
     if not block.chunks:
@@ -104,7 +113,7 @@ def block_bytes(source: Source, block: Block) -> int:
 
 def one_blas_thread() -> AbstractContextManager[Any]:
     """BLAS on one thread within the context: blocks run in parallel, more threads would oversubscribe the cores."""
-    return _libraries(len(sys.modules)).limit(limits=1, user_api="blas")  # type: ignore[no-any-return]
+    return _one_thread(_libraries(len(sys.modules)))
 
 
 @lru_cache(maxsize=1)
@@ -122,6 +131,49 @@ def pin_blas_forever() -> None:
         with _pin_lock:
             if not _pinned:
                 _pinned.append(one_blas_thread())
+
+
+class _BlasPin:
+    """A context in which BLAS has one thread; several threads of a process may be in it at the same time.
+
+    The first one in sets the limit and the last one out restores what was before: with a limit each, the first to leave
+    would give the others all threads. threadpoolctl lets one thread only change the limits of a process, so a thread of
+    this object does it. Limits that each thread has for itself (OpenMP, MKL) are set by each, too.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._limits, self._limited = ExitStack(), cast("ThreadpoolController | None", None)
+        self._controller: ThreadPoolExecutor | None = None
+        self._own = threading.local()
+
+    def __enter__(self) -> None:
+        libraries = _libraries(len(sys.modules))
+        with self._lock:
+            if self._controller is None:
+                self._controller = ThreadPoolExecutor(1, thread_name_prefix="coremargin-blas")
+            self._inside += 1
+            if libraries is not self._limited:  # the first one in, or libraries were loaded since
+                self._controller.submit(lambda: self._limits.enter_context(_one_thread(libraries))).result()
+                self._limited = libraries
+        self._own.limit = _one_thread(libraries)
+        self._own.limit.__enter__()
+
+    def __exit__(self, *_: object) -> None:
+        self._own.limit.__exit__(None, None, None)
+        with self._lock:
+            self._inside -= 1
+            if not self._inside and self._controller is not None:
+                self._controller.submit(self._limits.close).result()
+                self._limited = None
+
+
+def _one_thread(libraries: ThreadpoolController) -> AbstractContextManager[Any]:
+    return libraries.limit(limits=1, user_api="blas")  # type: ignore[no-any-return]
+
+
+blas_pinned = _BlasPin()
 
 
 def worker_name() -> str:

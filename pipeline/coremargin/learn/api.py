@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from coremargin.engine.checkpoint import Begin
+    from coremargin.engine.clusters.specs import Cluster
     from coremargin.formats.choices import Centre, ErrorPick, Loss, MapKind, ScalingKind, Strategy
     from coremargin.maths.kernel.functions import KernelFunction
     from coremargin.models.fleet import AnyModel
@@ -87,7 +88,7 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
     block: int | str = 128 * 2**20,
     max_scans: int | None = None,
     time_limit: float | str | None = None,
-    cluster: str | os.PathLike[str] | None = None,
+    cluster: Cluster = None,
     begin: Begin = "new",
     overwrite: bool = False,
     on_round: Callable[[dict[str, Any]], None] | None = None,
@@ -200,9 +201,9 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
         Stop after so many scans, with the bounds reached.
     time_limit : float or str, optional
         Stop after so many seconds, or after a time such as "2 h", with the bounds reached.
-    cluster : path-like, optional
-        A file of ``cluster/``, the address of a scheduler, "embedded" or "threads"; None: chosen by the size of the
-        store.
+    cluster : path-like or Dask Client, optional
+        A file of ``cluster/``, the address of a scheduler, a running Dask ``Client`` (which stays open), "embedded" or
+        "threads"; None: chosen by the size of the store.
     begin : {"new", "resume", "restart"}, default "new"
         "resume" continues an interrupted run, if there is one; "restart" discards its checkpoint.
     overwrite : bool, default False
@@ -319,7 +320,7 @@ def retrain(  # noqa: PLR0913 - a model, its rows and where to; all but two with
     *,
     out: str | os.PathLike[str] | None = None,
     kernel: KernelFunction | str | None = None,
-    cluster: str | os.PathLike[str] | None = None,
+    cluster: Cluster = None,
     begin: Begin = "new",
     overwrite: bool = False,
     on_round: Callable[[dict[str, Any]], None] | None = None,
@@ -342,7 +343,7 @@ def retrain(  # noqa: PLR0913 - a model, its rows and where to; all but two with
         Folder for the new model; None: it stays in memory.
     kernel : callable or str, optional
         User-defined kernel of the model, or "module:function".
-    cluster : path-like, optional
+    cluster : path-like or Dask Client, optional
         As for ``train``.
     begin : {"new", "resume", "restart"}, default "new"
         As for ``train``.

@@ -6,18 +6,16 @@ They solve a maximum-margin problem for every subset of a coreset's size, for da
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from coremargin.data.arrays import ArraySource
 from coremargin.data.labels import all_labels
 from coremargin.engine.calls import run_calls
-from coremargin.engine.clusters.connect import connect
-from coremargin.engine.clusters.specs import load_cluster
+from coremargin.engine.clusters.connect import executor_at
 from coremargin.errors import UsageError
 from coremargin.maths.outliers.certificates import SearchRows
 from coremargin.maths.outliers.published import MOST_SUBSETS, Published, enumerate_subsets, max_subsets
@@ -25,6 +23,9 @@ from coremargin.maths.outliers.trimmed import lowest_rows
 from coremargin.maths.rows import dense
 from coremargin.problems.common.classes import two_classes
 from coremargin.problems.common.sample import read_sample
+
+if TYPE_CHECKING:
+    from coremargin.engine.clusters.specs import Cluster
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ def outlier_svm(  # noqa: PLR0913 - all but three have a default
     algorithm: Published = "outlier-svm",
     epsilon: float = 0.1,
     intercept: bool = True,
-    cluster: str | os.PathLike[str] | None = "threads",
+    cluster: Cluster = "threads",
     most_subsets: int = MOST_SUBSETS,
 ) -> Enumeration:
     """Find the largest margin of rows X without k of them, by trying subsets of rows.
@@ -85,8 +86,9 @@ def outlier_svm(  # noqa: PLR0913 - all but three have a default
         The margin is at least (1 - epsilon) of the best; above 0 and below 1.
     intercept : bool, default True
         False for a hyperplane through the origin.
-    cluster : path-like, default "threads"
-        A file of ``cluster/``, the address of a scheduler, "embedded" or "threads"; None: chosen by size.
+    cluster : path-like or Dask Client, default "threads"
+        A file of ``cluster/``, the address of a scheduler, a running Dask ``Client``, "embedded" or "threads"; None:
+        chosen by size.
     most_subsets : int, default 5,000,000
         Raise UsageError if more subsets may be needed; so many take some minutes on a core.
 
@@ -134,7 +136,7 @@ def outlier_svm(  # noqa: PLR0913 - all but three have a default
             f"{most_subsets:,}; coremargin.train(X, y, outliers={k}) searches instead"
         )
     search_rows = SearchRows(rows, sample.signs, np.asarray(rows.mean(axis=0)), intercept=intercept)
-    with connect(load_cluster(cluster), source) as executor:
+    with executor_at(cluster, source) as executor:
         done = enumerate_subsets(search_rows, k, epsilon, partial(run_calls, executor), algorithm)
     found = done.best
     below = lowest_rows(search_rows.signs * (search_rows.x @ found.w + found.b), k)

@@ -25,6 +25,7 @@ from coremargin.models.rows import rows_for
 if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.data.sources.base import OnProgress as OnIngest
+    from coremargin.engine.clusters.specs import Cluster
     from coremargin.engine.protocols import Block
     from coremargin.maths.kernel.functions import KernelFunction
     from coremargin.models.fleet import AnyModel
@@ -193,7 +194,7 @@ def evaluate(  # noqa: PLR0913 - one word for each decision, all but two with a 
     C: float | None = None,
     gamma: str | float | None = None,
     kernel: KernelFunction | None = None,
-    cluster: str | os.PathLike[str] | None = None,
+    cluster: Cluster = None,
     on_progress: OnProgress | None = None,
     drop: Sequence[str] = (),
     weights: str | int | None = None,
@@ -228,9 +229,7 @@ def _has_labels(source: Source, labels: Sequence[Any]) -> bool:
     return bool(used) and all(label in labels for label in used)
 
 
-def _outside(
-    model: AnyModel, source: Source, cluster: str | os.PathLike[str] | None, on_progress: OnProgress | None
-) -> OneClassEvaluation:
+def _outside(model: AnyModel, source: Source, cluster: Cluster, on_progress: OnProgress | None) -> OneClassEvaluation:
     classes = [*source.classes, None]
     rows, outside = np.zeros((2, len(classes)), np.int64)
     sums, lowest = np.zeros(2), np.inf
@@ -254,7 +253,7 @@ def _outside(
 def _evaluated(
     model: AnyModel,
     source: Source,
-    cluster: str | os.PathLike[str] | None,
+    cluster: Cluster,
     exact_rows: int,
     on_progress: OnProgress | None,
 ) -> Evaluation:

@@ -14,9 +14,8 @@ from coremargin.models.executor import probe_in_order
 from coremargin.models.matching import scorer_for
 
 if TYPE_CHECKING:
-    import os
-
     from coremargin.data.source import Source
+    from coremargin.engine.clusters.specs import Cluster
     from coremargin.engine.protocols import Block
     from coremargin.models.fleet import AnyModel
 
@@ -75,7 +74,7 @@ class _Question:
         return counts
 
 
-def compare(first: AnyModel, second: AnyModel, source: Source, cluster: str | os.PathLike[str] | None = None) -> Paired:
+def compare(first: AnyModel, second: AnyModel, source: Source, cluster: Cluster = None) -> Paired:
     """Hold two models against the labelled rows of a source. A label that a model does not know is one it has wrong.
 
     Raises LabelError (no labelled row that counts), DataError (other columns or features, damage).

@@ -32,6 +32,7 @@ from coremargin.models.rows import rows_for
 
 if TYPE_CHECKING:
     from coremargin.data.sources.base import OnProgress as OnIngest
+    from coremargin.engine.clusters.specs import Cluster
     from coremargin.engine.protocols import Block
     from coremargin.maths.kernel.functions import KernelFunction
     from coremargin.models.fleet import AnyModel
@@ -105,7 +106,7 @@ def predict(  # noqa: PLR0913 - one word for each decision, all but three with a
     C: float | None = None,
     gamma: str | float | None = None,
     kernel: KernelFunction | None = None,
-    cluster: str | os.PathLike[str] | None = None,
+    cluster: Cluster = None,
     overwrite: bool = False,
     on_progress: OnProgress | None = None,
     drop: Sequence[str] = (),
@@ -142,7 +143,7 @@ def _predicted(
     model: AnyModel,
     source: Source,
     path: Path,
-    cluster: str | os.PathLike[str] | None,
+    cluster: Cluster,
     *,
     overwrite: bool,
     on_progress: OnProgress | None,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from msgspec.structs import fields, replace
 
-from coremargin.engine.clusters.specs import ADDRESSES
+from coremargin.engine.clusters.specs import ADDRESSES, as_client
 from coremargin.formats.local_path import local_path
 from coremargin.spec import Size, Spec
 from coremargin.units import exact_size
@@ -14,6 +14,7 @@ from coremargin.units import exact_size
 if TYPE_CHECKING:
     import os
 
+    from coremargin.engine.clusters.specs import Cluster
     from coremargin.problems.job import TrainJob
 
 J = TypeVar("J", bound=Spec)  #: a job with a ``cluster``
@@ -52,12 +53,13 @@ def _text(value: Any) -> str:
     return str(exact_size(value) if isinstance(value, Size) else value)
 
 
-def with_cluster(job: J, cluster: str | os.PathLike[str] | None) -> J:
+def with_cluster(job: J, cluster: Cluster) -> J:
     """The job with the ``cluster`` that was given apart from it, for ``resume_words``.
 
-    The address of a scheduler is omitted: the scheduler may be gone when the job is resumed.
+    A client and the address of a scheduler are omitted: they may be gone when the job is resumed. Raises UsageError for
+    a client that cannot be used.
     """
-    if cluster is None or str(cluster).startswith(ADDRESSES):
+    if cluster is None or as_client(cluster) is not None or str(cluster).startswith(ADDRESSES):
         return job
-    path = local_path(cluster)
+    path = local_path(cast("str | os.PathLike[str]", cluster))
     return replace(job, cluster=path.absolute() if path.is_file() else path)

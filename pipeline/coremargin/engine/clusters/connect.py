@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from coremargin import spec as specs
 from coremargin.engine.clusters.batch import batch_script
@@ -15,14 +15,19 @@ from coremargin.engine.clusters.specs import (
     Kubernetes,
     Ssh,
     Threads,
+    as_client,
     check,
+    load_cluster,
     resolve,
 )
 from coremargin.engine.clusters.ssh import ssh_script
 from coremargin.engine.executors import InProcess
 
 if TYPE_CHECKING:
+    import os
+
     from coremargin.data.source import Source
+    from coremargin.engine.clusters.specs import Cluster
     from coremargin.engine.protocols import Executor
 
 
@@ -48,8 +53,25 @@ def render(cluster: ClusterSpec) -> str:
     return specs.dump(cluster)
 
 
+def executor_at(where: Cluster, source: Source | None = None) -> Executor:
+    """The executor of ``cluster`` as Python functions take it: a file, an address, a name, a client, or None.
+
+    source: as for ``connect``. Raises UsageError for anything else, and what ``connect`` raises.
+    """
+    client = as_client(where)
+    if client is None:
+        return connect(load_cluster(cast("str | os.PathLike[str] | None", where)), source)
+    # only here: distributed takes half a second to import
+    from coremargin.engine.clusters.existing import attach
+
+    return attach(client, source)
+
+
 def connect(cluster: ClusterSpec, source: Source | None = None) -> Executor:
-    """The executor that a spec describes, ready to run; a context manager. ``source`` decides for kind = "auto"."""
+    """The executor that a spec describes, ready to run; a context manager.
+
+    source: the rows to scan; kind "auto" depends on their size, and existing workers are checked for access to them.
+    """
     cluster = resolve(check(cluster, "cluster"), source.nbytes if source is not None else 0)
     if isinstance(cluster, Threads):
         return InProcess(cluster.threads or 1)
@@ -67,4 +89,4 @@ def connect(cluster: ClusterSpec, source: Source | None = None) -> Executor:
         )
     from coremargin.engine.clusters import launch
 
-    return launch.start(cluster)
+    return launch.start(cluster, source)

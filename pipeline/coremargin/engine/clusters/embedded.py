@@ -119,7 +119,7 @@ def start_embedded(
             client,
             description=f"embedded Dask, {shape}{'' if processes else ' in this process'}{link}",
             policy=policy,
-            in_driver=not processes,
+            pin="process" if processes else "driver",
             on_close=stack.pop_all().close,
         )
 

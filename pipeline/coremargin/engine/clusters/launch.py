@@ -19,10 +19,11 @@ import dask
 from coremargin.engine.cluster_workers import WorkerWait
 from coremargin.engine.clusters.batch import JobArray, check_commands
 from coremargin.engine.clusters.connection import check_files, connect_client, security
+from coremargin.engine.clusters.existing import attach, connect_gateway
 from coremargin.engine.clusters.kubernetes import start_pods
 from coremargin.engine.clusters.local_cluster import DRIVER_BYTES, FILES, Start, settings
 from coremargin.engine.clusters.processes import log_failure
-from coremargin.engine.clusters.specs import Address, Batch, JobQueue, Kubernetes, Network, Remote, Ssh
+from coremargin.engine.clusters.specs import GATEWAY, Address, Batch, JobQueue, Kubernetes, Network, Remote, Ssh
 from coremargin.engine.clusters.ssh import SshHosts
 from coremargin.engine.dask_executor import DaskExecutor
 from coremargin.engine.resources import need_files, need_memory
@@ -32,6 +33,7 @@ from coremargin.spec import format_seconds
 if TYPE_CHECKING:
     from distributed import Client
 
+    from coremargin.data.source import Source
     from coremargin.engine.cluster_workers import Restart
     from coremargin.engine.clusters.jobqueue import Jobs
     from coremargin.engine.clusters.processes import BackgroundProcess
@@ -46,17 +48,19 @@ _PLACE_FILES, _WORKER_FILES = 2, 7
 _SCHEDULER = "the scheduler in this process"
 
 
-def start(cluster: ClusterSpec) -> DaskExecutor:
-    """An executor with at least one worker. RunError if none came in time, UsageError if a command is missing."""
+def start(cluster: ClusterSpec, source: Source | None = None) -> DaskExecutor:
+    """An executor with at least one worker. RunError if none came in time, UsageError if a command is missing.
+
+    source: the rows to scan; the workers of an existing scheduler are checked for access to them.
+    """
     if isinstance(cluster, Network):
         check_files(cluster)
+    if isinstance(cluster, Address):
+        return _existing(cluster, source)
     with ExitStack() as stack:
         processes: list[BackgroundProcess] = []
         restart: Restart | None = None
-        if isinstance(cluster, Address):
-            client, what = connect_client(cluster.address, cluster), f"Dask at {cluster.address}"
-            stack.callback(client.close)
-        elif isinstance(cluster, JobQueue):
+        if isinstance(cluster, JobQueue):
             client, jobs = _job_queue(cluster, stack)
             what, restart = f"Dask, {jobs.description}", jobs.resubmit
         elif isinstance(cluster, Batch):
@@ -73,6 +77,20 @@ def start(cluster: ClusterSpec) -> DaskExecutor:
         _wait_for_worker(client, cluster, what, processes)
         wait = WorkerWait(cluster.start_timeout, restart)
         return DaskExecutor(client, description=what, wait=wait, on_close=stack.pop_all().close)
+
+
+def _existing(cluster: Address, source: Source | None) -> DaskExecutor:
+    with ExitStack() as stack:
+        if cluster.address.startswith(GATEWAY):
+            client, close = connect_gateway(cluster.address)
+        else:
+            client = connect_client(cluster.address, cluster)
+            close = client.close
+        stack.callback(close)
+        what, wait_s = f"Dask at {cluster.address}", cluster.start_timeout
+        executor = attach(client, source, wait_s=wait_s, description=what, on_close=close)
+        stack.pop_all()  # from now on the executor closes it
+        return executor
 
 
 def _host(cluster: Remote, places: int) -> str:

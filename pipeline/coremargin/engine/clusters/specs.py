@@ -5,7 +5,7 @@
     kind = "auto"         this process for small stores, the embedded cluster for the rest (the default)
     kind = "threads"      threads of this process
     kind = "embedded"     worker processes of this machine
-    kind = "address"      an existing Dask scheduler
+    kind = "address"      an existing Dask scheduler, or a cluster of Dask Gateway
     kind = "slurm", "pbs", "lsf", "sge", "htcondor"     a scheduler here, workers as batch jobs
     kind = "ssh"          a scheduler here, workers on other hosts
     kind = "kubernetes"   scheduler and workers as pods, through the Dask operator
@@ -16,10 +16,11 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, cast
 
 from msgspec import Meta, field
 
@@ -28,12 +29,16 @@ from coremargin.errors import SpecError, UsageError
 from coremargin.formats.local_path import local_path
 from coremargin.spec import Seconds, SizeWithUnit, Spec
 
+if TYPE_CHECKING:
+    from distributed import Client
+
 #: Below this the embedded cluster cannot repay its start and its 3 to 4 ms per block (measured, see cluster/README.md).
 SMALL_BYTES = 2 * 2**30
 #: One worker process serves this many threads: one set of maps for all, and at most so many blocks lost by one crash.
 THREADS_PER_WORKER = 8
 
-ADDRESSES = ("tcp://", "tls://")  #: prefixes of scheduler addresses, which are not files
+GATEWAY = "gateway://"
+ADDRESSES = ("tcp://", "tls://", GATEWAY)  #: prefixes of scheduler addresses, which are not files
 
 Count = Annotated[int, Meta(ge=1)]
 #: Text that becomes part of one line of a script.
@@ -90,9 +95,11 @@ class Network(Spec, frozen=True, kw_only=True):
 
 
 class Address(Network, tag_field="kind", tag="address", frozen=True, kw_only=True):
-    """An existing scheduler: ``tcp://host:port`` or ``tls://host:port``."""
+    """An existing scheduler: ``tcp://host:port`` or ``tls://host:port``; ``gateway://host:port/name``: a running
+    cluster of Dask Gateway, which brings its own TLS.
+    """
 
-    address: Annotated[str, Meta(pattern=r"\A(tcp|tls)://[^\s/]+:[0-9]+\Z")]
+    address: Annotated[str, Meta(pattern=r"\A((tcp|tls)://[^\s/]+:[0-9]+|gateway://[^\s/]+/[^\s/]+)\Z")]
 
 
 class Remote(Network, frozen=True, kw_only=True):
@@ -190,6 +197,9 @@ class Kubernetes(Network, tag_field="kind", tag="kubernetes", frozen=True, kw_on
 ClusterSpec = Auto | Threads | Embedded | Address | Slurm | Pbs | Lsf | Sge | HtCondor | Ssh | Kubernetes
 _ANY = cast("type[ClusterSpec]", ClusterSpec)
 
+#: ``cluster`` of Python functions: a file, an address, "auto", "threads", "embedded", a Dask client, or None for auto.
+Cluster: TypeAlias = "str | os.PathLike[str] | Client | None"
+
 
 def load_cluster(where: str | os.PathLike[str] | None) -> ClusterSpec:
     """The spec of ``--cluster``: a file, a scheduler's address, "auto", "threads", "embedded", or None for auto."""
@@ -208,18 +218,45 @@ def load_cluster(where: str | os.PathLike[str] | None) -> ClusterSpec:
     return check(specs.convert(values, _ANY, where=str(path), base=path.parent), str(path))
 
 
-def local_cluster(where: str | os.PathLike[str] | None) -> str | os.PathLike[str] | None:
-    """The value of ``--cluster`` unchanged; raises UsageError at once for a file that is not on this machine."""
-    if where is not None and not os.fspath(where).startswith(ADDRESSES):
+def as_client(where: Any) -> Client | None:
+    """``cluster`` if it is a Dask client that can be used; None for files, addresses and names.
+
+    Raises UsageError for clusters without a client, and clients that are closed or asynchronous. Does not import Dask.
+    """
+    if where is None or isinstance(where, str | os.PathLike):
+        return None
+    what = type(where).__name__
+    if hasattr(where, "get_client"):
+        raise UsageError(f"cluster: expected a Dask Client, found a {what}; give cluster.get_client()")
+    module = sys.modules.get("distributed")
+    if module is None or not isinstance(where, module.Client):
+        raise UsageError(
+            f"cluster: expected a cluster file, a scheduler's address, 'threads', 'embedded' or a Dask Client, "
+            f"found {where!r}"
+        )
+    if where.asynchronous or getattr(where, "_asynchronous", False):
+        raise UsageError(
+            f"cluster: an asynchronous {what} cannot be used, as training waits for its results; give a Client made "
+            f"without asynchronous=True, which also works while an event loop runs, as in a notebook"
+        )
+    if where.status != "running":
+        raise UsageError(f"cluster: expected a running {what}, found one that is {where.status}; connect a new one")
+    return cast("Client", where)
+
+
+def local_cluster(where: Cluster) -> Cluster:
+    """``cluster`` unchanged. Raises UsageError at once for a file of another machine, or a client that is unusable."""
+    if isinstance(where, str | os.PathLike) and not os.fspath(where).startswith(ADDRESSES):
         local_path(where)
+    as_client(where)
     return where
 
 
 def check(cluster: ClusterSpec, where: str) -> ClusterSpec:
     """Raise SpecError, with the correction, for a spec that cannot work or is not safe."""
     if isinstance(cluster, Network):
-        loopback = isinstance(cluster, Address) and is_loopback(cluster.address)
-        if not loopback and cluster.tls is None and not cluster.insecure:
+        safe = isinstance(cluster, Address) and (is_loopback(cluster.address) or cluster.address.startswith(GATEWAY))
+        if not safe and cluster.tls is None and not cluster.insecure:
             raise SpecError(
                 f"{where}: a scheduler beyond this machine without TLS: anyone who reaches it can run code on the "
                 f"workers; give [tls] with ca, cert and key, or write insecure = true if the network is yours alone"

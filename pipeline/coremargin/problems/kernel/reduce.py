@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from coremargin.data.source import Source
+    from coremargin.engine.clusters.specs import Cluster
     from coremargin.engine.protocols import Block, Executor
     from coremargin.maths.kernel.functions import KernelFunction
     from coremargin.maths.kernel.reduced_set import ReducedSet
@@ -61,7 +62,7 @@ def reduce(  # noqa: PLR0913 - one option for each decision, all but four with a
     C: float | None = None,
     gamma: str | float | None = None,
     kernel: KernelFunction | None = None,
-    cluster: str | os.PathLike[str] | None = None,
+    cluster: Cluster = None,
     overwrite: bool = False,
     report: Callable[[Path], object] | None = None,
     on_progress: Callable[[int, int], object] | None = None,
@@ -86,7 +87,7 @@ def reduce(  # noqa: PLR0913 - one option for each decision, all but four with a
         Of models trained together, the member to reduce; without them the selected one.
     kernel : callable, optional
         The kernel of a model in a folder, if it is a user-defined function.
-    cluster : path-like, optional
+    cluster : path-like or Dask Client, optional
         Where to compute, as for ``train``; by default threads of this process.
     overwrite : bool, default False
         Replace an existing model.
