@@ -31,6 +31,7 @@ from coremargin.spec import unknown_word
 if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.engine.protocols import BlockResult, Executor
+    from coremargin.models.single import SingleModel
     from coremargin.problems.hard.hard_margin import HardMargin
     from coremargin.problems.hard.state import Carried
     from coremargin.problems.hard.strategies.iterative import Walk
@@ -213,7 +214,7 @@ def _run(job: Any, problem: HardMargin, executor: Executor, reads: float | None)
         if not (problem.rule.iterates and "strategy" in str(error)):
             raise
         return Run(job.strategy, str(error))
-    run, found = outcome.run, outcome.model.certificate
+    run, found = outcome.run, cast("SingleModel", outcome.model).certificate
     own = run.get("own", {})
     return Run(
         strategy=job.strategy,

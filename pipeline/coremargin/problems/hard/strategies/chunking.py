@@ -44,7 +44,7 @@ class ReducedSets(Strategy):
         """A chunk of each class."""
         return min(working_set_rows, 2 * max(ROWS, ROWS_A_FEATURE * source.features))
 
-    def first(self, source: Source, codes: tuple[int, int]) -> Sample:
+    def first(self, source: Source, codes: tuple[int, int]) -> Sample | None:
         """The first chunk: rows spread over a few chunks of the store."""
         found = read_sample(source, sample_chunks(source, codes, 0.0, 1), codes)
         size = max(ROWS, ROWS_A_FEATURE * source.features)

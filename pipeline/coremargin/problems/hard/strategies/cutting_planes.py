@@ -73,8 +73,8 @@ class CuttingPlanes(RowSearch):
                 w, b = centre_of(self.centre, rows, signs, constant=constant)
             except ValueError:  # no point is inside; if nothing separates the planes, their exact solution proves it
                 return {**carried, "planes": planes, "updates": planes, "failed": np.array(True)}
-            last = b / constant if constant else 0.0
-            return {**carried, "w": w, "last": np.array(last), "planes": planes, "updates": planes}
+            through = np.array(b / constant if constant else 0.0)
+            return {**carried, "w": w, "last": through, "planes": planes, "updates": planes}
         used = np.unique(rows.indices) if is_sparse(rows) else np.arange(rows.shape[1])  # w is 0 elsewhere
         normals = dense(signed_points(rows[:, used], signs / np.hypot(lengths(rows), constant), constant))
         try:

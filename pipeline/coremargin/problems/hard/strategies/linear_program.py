@@ -38,7 +38,7 @@ class LinearProgram(Strategy):
 
     reading = f"a scan for each {ROWS} rows that are added, often a dozen"
 
-    def first(self, source: Source, codes: tuple[int, int]) -> Sample:
+    def first(self, source: Source, codes: tuple[int, int]) -> Sample | None:
         """A few rows of a chunk in the middle of the store and, if they are of one class, of a chunk with the other."""
         sample = read_sample(source, sample_chunks(source, codes, 0.0, 1), codes)
         return sample.thin(-(-len(sample.ids) // FIRST)) if len(sample.ids) else super().first(source, codes)

@@ -70,7 +70,7 @@ class SequentialMinimal(Walk):
         while len(block.ids):
             may_stop()
             fresh = np.flatnonzero(~np.isin(block.ids, ids))
-            wanted, held_wanted = block.signs - block.rows @ w, signs - rows @ w
+            wanted, held_wanted = block.signs - block.rows @ w, np.asarray(signs - rows @ w, np.float64)
             joining = _violating(block.signs, wanted, fresh, held_wanted, tolerance, intercept=intercept)
             if not len(joining):
                 break
