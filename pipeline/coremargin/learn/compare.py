@@ -230,7 +230,7 @@ def _run(job: Any, problem: HardMargin, executor: Executor, reads: float | None)
         updates_at_most=own.get("updates_at_most"),
         own=max((point.own for point in points if point.own is not None), default=None),
         lower=found.lower,
-        upper=found.upper if np.isfinite(found.upper) else None,
+        upper=found.upper if found.upper is not None and np.isfinite(found.upper) else None,
         points=points,
     )
 
