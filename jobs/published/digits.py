@@ -7,10 +7,9 @@ I + D Sigma with the covariance Sigma; KLDA, Fisher's discriminant with the kern
 
 Ours: (1 + x.z / m)^q, m the mean of ||x||^2, for degree 1 x.z / m; exp(-||x - z||^2 / v), v the total variance. C, B,
 D and the ridge of KLDA are common to all pairs: chosen by the votes on a fifth of the training part, then all of it is
-trained on. Equal votes are decided by the sum of tanh f. The machines with a margin are solved by sequential minimal
-optimisation with the break points of the dual (pipeline/coremargin/maths/relative_margin.py states it); a line tells
-the widest duality gap of a kernel's 45. The linear one of a pair is held against the certificate of
-``coremargin.train``.
+trained on. Equal votes are decided by the sum of tanh f. The machines with a margin are solved by coremargin's
+own solvers (pipeline/coremargin/maths/kernel/machine.py, relative_machine.py); a line states the widest duality gap of
+a kernel's 45. The linear one of a pair is compared with the certificate of ``coremargin.train``.
 
 DATA: the folder that holds ``uci/optdigits.tsv.gz`` and ``usps/usps.npz``.
 """
@@ -27,10 +26,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 import coremargin
+from coremargin.maths.kernel.machine import Side, solve
+from coremargin.maths.kernel.relative_machine import solve_within
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -62,8 +62,8 @@ GRIDS: dict[str, tuple[tuple[float, ...], ...]] = {
     "sigma-svm": tuple((C, np.inf, D) for D in SHARES for C in COSTS),
     "klda": tuple((ridge,) for ridge in RIDGES),
 }
-#: Tolerance of the slopes where parameters are chosen, and at last; and most steps.
-CHOOSING, FINAL, STEPS = 1e-2, 1e-5, 2_000_000
+#: Relative duality gap to which machines are solved, where parameters are chosen, and at last.
+CHOOSING, FINAL = 1e-2, 1e-4
 
 
 class Digits(NamedTuple):
@@ -108,66 +108,6 @@ def kernel_values(X: Array, Z: Array, kernel: int | str, size: float, variance: 
     return np.asarray(products / size if kernel == 1 else (1.0 + products / size) ** int(kernel))
 
 
-@njit(cache=True)
-def _slope(d: float, C: float, B: float, up: bool) -> float:  # pragma: no cover - compiled
-    """The slope of phi at g = d, to the right or to the left."""
-    if d < 0 or (d == 0 and not up):
-        return B
-    return 1.0 if d < C or (d == C and not up) else -B
-
-
-@njit(cache=True)
-def _room(d: float, C: float, up: bool) -> float:  # pragma: no cover - compiled
-    """How far g = d may move, up or down, to the next break point of phi."""
-    if up:
-        return -d if d < 0 else (C - d if d < C else np.inf)
-    return d - C if d > C else (d if d > 0 else np.inf)
-
-
-@njit(cache=True)
-def _solve(  # pragma: no cover - compiled
-    K: Array, y: Array, C: float, B: float, tolerance: float, v: Array, f: Array
-) -> None:
-    """Sequential minimal optimisation in v = g y and f = K v, in place: second-order pairs, up to break points."""
-    n = len(y)
-    for _ in range(STEPS):
-        best, i = -np.inf, -1
-        for k in range(n):
-            slope = _slope(y[k] * v[k], C, B, y[k] > 0)
-            ahead = y[k] * slope - f[k]
-            if ahead > best:
-                best, i = ahead, k
-        gain, worst, j = 0.0, -np.inf, -1
-        for k in range(n):
-            slope = _slope(y[k] * v[k], C, B, y[k] < 0)
-            both = best - (y[k] * slope - f[k])
-            worst = max(worst, both)
-            if both > 0 and k != i:
-                better = both * both / max(K[i, i] + K[k, k] - 2.0 * K[i, k], 1e-12)
-                if better > gain:
-                    gain, j = better, k
-        if worst <= tolerance or j < 0:
-            return
-        both = best - (y[j] * _slope(y[j] * v[j], C, B, y[j] < 0) - f[j])
-        step = both / max(K[i, i] + K[j, j] - 2.0 * K[i, j], 1e-12)
-        room_i, room_j = _room(y[i] * v[i], C, y[i] > 0), _room(y[j] * v[j], C, y[j] < 0)
-        step = min(step, room_i, room_j)
-        v[i] += step
-        v[j] -= step
-        for k, room in ((i, room_i), (j, room_j)):
-            if step == room:  # exactly at the break point
-                v[k] = y[k] * C if abs(abs(v[k]) - C) < abs(v[k]) else 0.0
-        for k in range(n):
-            f[k] += step * (K[i, k] - K[j, k])
-
-
-def phi(g: Array, C: float, B: float) -> Array:
-    """The dual's term of each g; without a bound B, g is from 0 to C."""
-    if not np.isfinite(B):
-        return g
-    return np.asarray(np.where(g < 0, B * g, np.minimum(g, C) - B * np.maximum(g - C, 0.0)))
-
-
 class Machine(NamedTuple):
     """f(x) = sum v k(x_i, x) + b, and its proven bounds."""
 
@@ -178,21 +118,16 @@ class Machine(NamedTuple):
 
 
 def train(K: Array, y: Array, C: float, B: float, tolerance: float, start: Array | None = None) -> Machine:
-    """The machine of a kernel matrix K (n, n), scaled so that its rows keep the bound B; B inf: the SVM."""
-    v = np.zeros(len(y)) if start is None else start.copy()
-    f, bound = K @ v, B if np.isfinite(B) else 1e12
-    _solve(K, y, C, bound, tolerance, v, f)
-    f = K @ v
-    d = y * v
-    right = np.where(d < 0, bound, np.where(d < C, 1.0, -bound))
-    left = np.where(d <= 0, bound, np.where(d <= C, 1.0, -bound))
-    b = 0.5 * float(
-        (np.where(y > 0, right, -left) - f).max() + (np.where(y > 0, left, -right) - f).min()
-    )  # the middle of what the slopes allow
-    square, scale = float(v @ f), min(1.0, B / float(np.abs(f + b).max()))
-    lower = float(phi(d, C, B).sum()) - 0.5 * square
-    upper = 0.5 * scale**2 * square + C * float(np.maximum(1.0 - scale * y * (f + b), 0.0).sum())
-    return Machine(scale * v, scale * b, lower, upper)
+    """The machine of a kernel matrix K (n, n), scaled so that its rows keep the bound B; B inf: the SVM.
+
+    tolerance: of the relative duality gap. start (n,): weights v to begin with, for the machine with a bound.
+    """
+    side = Side(y, np.full(len(y), C), "hinge", intercept=True)
+    if np.isfinite(B):
+        found = solve_within(K, side, B, np.zeros(len(y)) if start is None else y * start, tolerance)
+    else:
+        found = solve(K, side, np.zeros(len(y)), tolerance)
+    return Machine(found.scale * y * found.duals, found.scale * found.offset, found.bound, found.value)
 
 
 def in_metric(K: Array, share: float) -> tuple[Array, Array]:

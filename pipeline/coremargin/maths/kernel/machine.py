@@ -84,7 +84,8 @@ class Side:
 class Solution:
     """duals (p,), the intercept, and the values of the primal (``value``) and the dual (``bound``) on these rows.
 
-    separable: False if the dual of a hard margin is unbounded.
+    separable: False if the dual of a hard margin is unbounded. scale: brings all decision values within the bound of a
+    relative margin.
     """
 
     duals: Array
@@ -92,6 +93,7 @@ class Solution:
     value: float
     bound: float
     separable: bool = True
+    scale: float = 1.0
 
 
 def weighted_losses(loss: Loss | None, costs: Array, slack: Array) -> Array:
