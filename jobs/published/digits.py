@@ -122,9 +122,9 @@ def train(K: Array, y: Array, C: float, B: float, tolerance: float, start: Array
 
     tolerance: of the relative duality gap. start (n,): weights v to begin with, for the machine with a bound.
     """
-    side = Side(y, np.full(len(y), C), "hinge", intercept=True)
+    side = Side(y, np.full(len(y), C), "hinge", intercept=True, bound=B)
     if np.isfinite(B):
-        found = solve_within(K, side, B, np.zeros(len(y)) if start is None else y * start, tolerance)
+        found = solve_within(K, side, np.zeros(len(y)) if start is None else y * start, tolerance)
     else:
         found = solve(K, side, np.zeros(len(y)), tolerance)
     return Machine(found.scale * y * found.duals, found.scale * found.offset, found.bound, found.value)

@@ -38,15 +38,15 @@ STEPS, SWEEPS = 5_000, 4000
 GAIN, PART = 1e-14, 1e-3
 
 
-def solve_within(matrix: NDArray[Any], side: Side, bound: float, duals: Array, tolerance: float) -> Solution:
-    """Solve the problem on p rows from balanced g (p,); matrix[:p, :p]: the kernel values; side: with the hinge.
+def solve_within(matrix: NDArray[Any], side: Side, duals: Array, tolerance: float) -> Solution:
+    """Solve the problem on p rows from balanced g (p,); matrix[:p, :p]: the kernel values; side: hinge, and a bound.
 
     The solution's value is that of f + b times its ``scale``, and its bound is D(scale g).
     """
     rows, violation = np.stack([side.signs, side.costs, duals, weighted_sums(matrix, side.signs * duals)]), VIOLATION
     while True:
-        progress = _reduce_violation(matrix, side, bound, rows, violation, max(GAIN, PART * tolerance))
-        found = _evaluate(side, bound, rows)
+        progress = _reduce_violation(matrix, side, rows, violation, max(GAIN, PART * tolerance))
+        found = _evaluate(side, rows)
         proven = found.value - found.bound <= tolerance * found.value
         if proven or not progress or violation <= LEAST_VIOLATION:
             return found
@@ -62,23 +62,21 @@ def weighted_sums(matrix: NDArray[Any], weights: Array) -> Array:
     return sums
 
 
-def _reduce_violation(
-    matrix: NDArray[Any], side: Side, bound: float, rows: Array, violation: float, least: float
-) -> bool:
+def _reduce_violation(matrix: NDArray[Any], side: Side, rows: Array, violation: float, least: float) -> bool:
     """Update rows (4, p), as for ``pairwise_step``, until no violation is larger than ``violation``.
 
     Returns False without progress.
     """
     step = compiled_step("pairwise_step" if side.intercept else "single_step")
-    unit, value = float(matrix.diagonal()[: rows.shape[1]].max(initial=0.0)) or 1.0, _dual_value(bound, rows)
+    unit, value = float(matrix.diagonal()[: rows.shape[1]].max(initial=0.0)) or 1.0, _dual_value(side.bound, rows)
     for _ in range(SWEEPS):
         may_stop()
-        steps, left = step(matrix, rows, bound, unit, violation, STEPS)
+        steps, left = step(matrix, rows, side.bound, unit, violation, STEPS)
         rows[3] = weighted_sums(matrix, rows[0] * rows[2])  # the steps' own sums accumulate rounding errors
         if steps < STEPS:
             return bool(left <= violation)
-        _newton(matrix, bound, rows, intercept=side.intercept)
-        before, value = value, _dual_value(bound, rows)
+        _newton(matrix, side.bound, rows, intercept=side.intercept)
+        before, value = value, _dual_value(side.bound, rows)
         if not value > before + least * abs(before):
             return False
     return False
@@ -126,9 +124,9 @@ def _newton(matrix: NDArray[Any], bound: float, rows: Array, *, intercept: bool)
         free = free[~stopped]
 
 
-def _evaluate(side: Side, bound: float, rows: Array) -> Solution:
+def _evaluate(side: Side, rows: Array) -> Solution:
     """The solution of these rows: the intercept in the middle of what optimality leaves it, scaled into the bound."""
-    signs, costs, duals, sums = rows
+    bound, (signs, costs, duals, sums) = side.bound, rows
     counted = signs != 0
     offset = 0.0
     if side.intercept and counted.any():
