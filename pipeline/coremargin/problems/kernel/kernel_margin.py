@@ -501,15 +501,15 @@ class KernelMargin(BaseProblem[KernelState, KernelSummary]):
         return replace(state, newest=now, best=now.where(better, state.best))
 
     def _scales(self, summary: KernelSummary) -> Array:
-        """Scales (k,) that bring all decision values within the bound of a relative margin."""
+        """Scales (k,) that bring all decision values within the bound of a relative margin; 0 where these overflow."""
+        widest = np.where(np.isfinite(summary.widest), summary.widest, np.inf)
         with np.errstate(divide="ignore", invalid="ignore"):
-            inside = self.bound / summary.widest * (1.0 - WIDENED)
-        return np.where(summary.widest <= self.bound, 1.0, inside) if np.isfinite(self.bound) else np.ones(len(inside))
+            return np.where(widest <= self.bound, 1.0, self.bound / widest * (1.0 - WIDENED))
 
     def _losses_at(self, scale: float, losses: Array, k: int) -> float:
         """An upper bound on the losses of column k at a scale: they are convex in it, and known (s,) at some."""
-        if scale == 1.0:
-            return float(losses[0])
+        if scale in (0.0, 1.0):
+            return float(losses[0] if scale else self.total_c[k] * (1.0 + WIDENED))
         scales, known = np.append(SCALES, 0.0), np.append(losses, self.total_c[k])
         place = int(np.searchsorted(-scales, -scale))  # scales[place] <= scale < scales[place - 1]
         share = (scale - scales[place]) / (scales[place - 1] - scales[place])

@@ -172,7 +172,7 @@ class KernelProbe:
         return KernelSummary(
             losses=np.stack([each.sum(axis=0) for each in (lost, *scaled)]),
             smallest=(margins - errors).min(axis=0),
-            widest=(widest + errors).max(axis=0),
+            widest=np.where(signs == 0, 0.0, widest + errors).max(axis=0),
             below=np.count_nonzero(margins < 1, axis=0),
             longest=np.array([x.longest]),
             sent=data.take(mine),
