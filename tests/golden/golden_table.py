@@ -57,7 +57,7 @@ squared-big          | big-noisy      | cskr   | --loss squared_hinge --C 0.1 --
 squared-big-scans    | big-noisy      | cs     | --loss squared_hinge --C 0.1 --memory 32MB
 auto-big             | big-noisy      | csk    | --loss auto --C 0.1 --memory 32MB
 relative-margin      | noisy          | crmu   | --loss hinge --C 0.1 --relative-margin 1.5
-relative-margin-big  | big-noisy      | cskr   | --loss hinge --C 0.01 --relative-margin 2 --memory 32MB
+relative-margin-small-memory | noisy          | cskr   | --loss hinge --C 0.1 --relative-margin 1.5 --memory 20kB --epsilon 1e-6
 ovr-hard             | wine           | crm    | --classes ovr --scaling standard
 ovr-hinge            | three-noisy    | crmu   | --classes ovr --loss hinge --C 0.1
 ovr-squared-digits   | ten-digits     | cu     | --classes ovr --loss squared_hinge --C 0.001
