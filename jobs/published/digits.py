@@ -102,10 +102,9 @@ def read(data: Path, name: str, rows: int | None = None) -> Digits:
             with gzip.open(data / "mnist" / f"{file}-ubyte.gz") as packed:
                 return np.frombuffer(packed.read(), np.uint8, offset=header)
 
-        images = (values(f"{part}-images-idx3", 16).reshape(-1, 784) for part in ("train", "t10k"))
-        digits = (values(f"{part}-labels-idx1", 8).astype(np.int64) for part in ("train", "t10k"))
-        (X, test_X), (labels, test_labels) = images, digits
-        return Digits(X[:rows].astype(np.float64), labels[:rows], test_X.astype(np.float64), test_labels)
+        X, test = (values(f"{part}-images-idx3", 16).reshape(-1, 784).astype(np.float64) for part in ("train", "t10k"))
+        labels, test_labels = (values(f"{part}-labels-idx1", 8).astype(np.int64) for part in ("train", "t10k"))
+        return Digits(X[:rows], labels[:rows], test, test_labels)
     if name == "usps":
         with np.load(data / "usps" / "usps.npz") as found:
             X, test = (found[key].reshape(len(found[key]), -1).astype(np.float64) for key in ("X_train", "X_test"))
@@ -114,9 +113,9 @@ def read(data: Path, name: str, rows: int | None = None) -> Digits:
         target = file.readline().split().index("target")
         table = np.loadtxt(file)
     X, digits = np.delete(table, target, axis=1), table[:, target].astype(np.int64)
-    test = slice(len(X) - OPTDIGITS_TEST, None)
-    kept = slice(min(len(X) - OPTDIGITS_TEST, len(X) if rows is None else rows))
-    return Digits(X[kept], digits[kept], X[test], digits[test])
+    most = len(X) - OPTDIGITS_TEST
+    kept = most if rows is None else min(rows, most)
+    return Digits(X[:kept], digits[:kept], X[most:], digits[most:])
 
 
 def kernel_values(X: Array, Z: Array, kernel: int | str, size: float, variance: float) -> Array:

@@ -91,11 +91,12 @@ def test_weights_of_rows_and_classes_count(weight: Any, *, sparse: bool) -> None
 def test_a_linear_kernel_is_the_hyperplane() -> None:
     """Of the kind without kernels, whose bounds overlap with these."""
     X, y = noisy(4, 400, 3)
-    asked = {"loss": "hinge", "C": 0.05, "relative_margin": 1.5, "epsilon": 1e-6}
-    one, other = (coremargin.train(X, y, **asked, **own) for own in ({}, {"kernel": "linear"}))  # type: ignore[arg-type]
-    assert one.status == other.status == "certified"  # type: ignore[union-attr]
-    assert one.certificate.lower <= other.certificate.upper  # type: ignore[union-attr]
-    assert other.certificate.lower <= one.certificate.upper  # type: ignore[union-attr]
+    asked: dict[str, Any] = {"loss": "hinge", "C": 0.05, "relative_margin": 1.5, "epsilon": 1e-6}
+    one: Any = coremargin.train(X, y, **asked)
+    other: Any = coremargin.train(X, y, kernel="linear", **asked)
+    assert one.status == other.status == "certified"
+    assert one.certificate.lower <= other.certificate.upper
+    assert other.certificate.lower <= one.certificate.upper
 
 
 @pytest.mark.parametrize("classes", [2, 3])
