@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import coremargin
 from coremargin.errors import NotCertified
 from coremargin.estimators import MarginCoresetClassifier
 
@@ -154,3 +157,26 @@ def test_a_store_is_trained_by_its_path(make_store: Any, cancer: tuple[np.ndarra
     stored = MarginCoresetClassifier(C=0.1).fit(path)
     in_memory = MarginCoresetClassifier(C=0.1).fit(X.astype(np.float32), y)
     np.testing.assert_allclose(stored.coef_, in_memory.coef_, rtol=1e-3, atol=1e-4)
+
+
+def test_a_relative_margin_bounds_the_decision_values(cancer: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
+    """The value is that of ``train``; rows at the bound are support vectors; other uses are refused by name."""
+    X, y = cancer
+    bounded = clone(MarginCoresetClassifier(loss="hinge", C=0.1, relative_margin=2.0)).fit(X, y)
+    assert bounded.get_params()["relative_margin"] == 2.0
+    decisions = bounded.decision_function(X)
+    assert np.abs(decisions).max() <= 2.0 * (1 + 1e-12)
+    value = hinge_value(X, y, bounded.coef_[0], bounded.intercept_[0], 0.1)
+    assert bounded.certificate_.lower <= value <= bounded.certificate_.upper
+    walls = bounded.model_.coreset_ids[bounded.model_.alpha < 0]
+    assert len(walls)
+    assert set(walls.tolist()) <= set(bounded.support_.tolist())
+    bounded.model_.save(tmp_path / "m")
+    again: Any = coremargin.load(tmp_path / "m")
+    np.testing.assert_array_equal(again.predict(X), bounded.predict(X))
+    np.testing.assert_allclose(bounded.to_sklearn().decision_function(X), decisions, atol=1e-9)
+    with pytest.raises(ValueError, match="loss: a relative margin has only 'hinge', found 'squared_hinge'"):
+        MarginCoresetClassifier(relative_margin=2.0).fit(X, y)
+    with pytest.raises(ValueError, match="relative_margin: is for two classes and multi_class 'ovr', found 3 classes"):
+        MarginCoresetClassifier(loss="hinge", relative_margin=2.0).fit(X, np.arange(len(X)) % 3)
+    assert not hasattr(bounded, "partial_fit")

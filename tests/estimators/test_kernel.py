@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.datasets import load_iris, make_moons
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
@@ -20,7 +21,12 @@ from model_kit import store_of
 
 
 @pytest.mark.slow
-@parametrize_with_checks([KernelCoresetClassifier(epsilon=1e-6, gamma=0.1)])  # "scale" is another one of repeated rows
+@parametrize_with_checks(
+    [  # "scale" is another one of repeated rows
+        KernelCoresetClassifier(epsilon=1e-6, gamma=0.1),
+        KernelCoresetClassifier(epsilon=1e-6, gamma=0.1, relative_margin=1.5),
+    ]
+)
 def test_scikit_learn_finds_nothing_to_object_to(estimator: Any, check: Any) -> None:
     """Every check of scikit-learn passes, with none excused."""
     check(estimator)
@@ -104,3 +110,22 @@ def test_its_model_is_one_that_verify_takes(tmp_path: Path) -> None:
     machine.model_.save(tmp_path / "m")
     assert coremargin.verify(tmp_path / "m", store).ok
     assert (machine.predict(X) == y).mean() > 0.9
+
+
+def test_a_relative_margin_bounds_the_decision_values(tmp_path: Path) -> None:
+    """Of all rows, in each of several classes too; the parameter is cloned, searched and saved as others are."""
+    X, y = make_moons(200, noise=0.3, random_state=0)
+    plain, bounded = KernelCoresetClassifier(C=10.0).fit(X, y), KernelCoresetClassifier(C=10.0, relative_margin=1.2)
+    bounded = clone(bounded).fit(X, y)
+    assert bounded.get_params()["relative_margin"] == 1.2
+    assert np.abs(plain.decision_function(X)).max() > 1.2
+    assert np.abs(bounded.decision_function(X)).max() <= 1.2
+    bounded.model_.save(tmp_path / "m")
+    again: Any = coremargin.load(tmp_path / "m")
+    np.testing.assert_array_equal(again.decision_function(X), bounded.decision_function(X))
+    three = KernelCoresetClassifier(relative_margin=1.5).fit(X, np.arange(200) % 3)
+    assert np.abs(three.decision_function(X)).max() <= 1.5
+    with pytest.raises(UsageError, match="relative_margin: expected a number above 1"):
+        KernelCoresetClassifier(relative_margin=0.5).fit(X, y)
+    with pytest.raises(UsageError, match="loss: a relative margin has only 'hinge', found 'squared_hinge'"):
+        KernelCoresetClassifier(relative_margin=2.0, loss="squared_hinge").fit(X, y)

@@ -157,7 +157,9 @@ def options_of(kind: str) -> list[str]:
     """The command's words for a kind of job."""
     given = {"block": 1 << 16, **KINDS[kind]}
     listed = {name: value if isinstance(value, list) else [value] for name, value in given.items()}
-    return [word for name, values in listed.items() for word in (f"--{name}", ",".join(map(str, values)))]
+    return [
+        word for name, values in listed.items() for word in (f"--{name.replace('_', '-')}", ",".join(map(str, values)))
+    ]
 
 
 @pytest.mark.slow

@@ -54,13 +54,7 @@ def run(job: TrainJob, begin: Begin = "new") -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "kind",
-    [
-        pytest.param(kind, marks=pytest.mark.slow) if kind in ("published", "kernel-fleet", *train_kit.MAPPED) else kind
-        for kind in train_kit.KINDS
-    ],
-)
+@pytest.mark.parametrize("kind", train_kit.KINDS)
 def test_time_is_over_anywhere(tmp_path: Path, clock: Clock, kind: str) -> None:
     """In the first solve, in the middle, near the end: what is saved verifies, and going on gives the whole answer."""
     store: Store = train_kit.made_store(kind, tmp_path / "s.zarr")

@@ -31,6 +31,7 @@ from coremargin.problems.kernel_ball import kernel_ball
 from coremargin.problems.multiclass import crammer_singer, kesler
 from coremargin.problems.outliers import outlier_margin
 from coremargin.problems.registry import new_job
+from coremargin.problems.relative_margin import relative_margin
 from coremargin.problems.soft import make as soft
 from coremargin.problems.soft import near_margin
 from coremargin.problems.soft_ball import soft_ball
@@ -78,7 +79,17 @@ def made_store(kind: str, path: Path) -> Store:
         return store_of_classes(path, wrong=0.1 * (kind == "crammer-singer"))
     if kind in ("segments", "fleet-segments"):
         return sparse_store(path)
-    if kind in ("hinge", "squared_hinge", "auto", "fleet-stages", "fold-stages", "outliers", "kernel-fleet", *MAPPED):
+    if kind in (
+        "hinge",
+        "squared_hinge",
+        "auto",
+        "fleet-stages",
+        "fold-stages",
+        "outliers",
+        *KERNELS,
+        *MAPPED,
+        "relative",
+    ):
         return noisy_store(path, wrong=0.002 if kind == "outliers" else 0.05)
     if kind == "published":
         return synth(path, Recipe(26, 3, margin=0.3, noise=0.1, seed=3, chunk_bytes=4 * 3 * 4), workers=1)
@@ -104,6 +115,8 @@ KINDS: dict[str, dict[str, Any]] = {
     "fleet-stages": {"loss": "squared_hinge", "C": [0.1, 1.0], "epsilon": 1e-6, "memory": 200_000},
     "fold-stages": {"loss": "hinge", "C": 0.1, "epsilon": 1e-5, "memory": 70_000, "folds": 2},
     "kernel-fleet": {"kernel": "rbf", "gamma": [0.1, 1.0], "loss": "hinge", "C": 1.0, "epsilon": 1e-5, "folds": 2},
+    "relative": {"loss": "hinge", "C": 0.1, "epsilon": 1e-6, "memory": 40_000, "relative_margin": 2.0},
+    "kernel-relative": {"kernel": "rbf", "gamma": 0.1, "loss": "hinge", "C": [0.1, 1.0], "relative_margin": 1.2},
     "fleet-segments": {"loss": "hinge", "C": 0.1, "epsilon": 1e-2, "memory": 70_000, "block": 1 << 12, "folds": 2},
     "nystroem": {"map": "nystroem", "components": 10, "loss": "hinge", "C": 0.1, "epsilon": 1e-4, "memory": 200_000},
     "fourier": {
@@ -125,6 +138,8 @@ KINDS |= {
     "kernel-ball": {"one_class": "ball", "kernel": "rbf", "epsilon": 1e-6, "memory": 200_000},
     "kernel-soft-ball": {"one_class": "ball", "kernel": "rbf", "nu": 0.02, "epsilon": 1e-4, "memory": 200_000},
 }
+KERNELS = ("kernel-fleet", "kernel-relative")
+NOISY = (*KERNELS, *MAPPED, "hinge", "squared_hinge", "auto", "fleet-stages", "fold-stages", "outliers", "relative")
 
 
 def small_job(kind: str, store: Path, out: Path) -> TrainJob:
@@ -146,6 +161,7 @@ def sample_little(bytes_: int = 10_000) -> None:
         (soft_ball, "SoftBall"),
         (ellipsoid, "EnclosingEllipsoid"),
         (kernel_ball, "KernelBall"),
+        (relative_margin, "RelativeMargin"),
     ):
         setattr(module, name, partial(getattr(module, name), sample_bytes=bytes_))
     soft_ball.SMALL_BYTES = bytes_  # larger stores are read in stages

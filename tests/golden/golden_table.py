@@ -56,6 +56,8 @@ hinge-big            | big-noisy      | cskr   | --loss hinge --C 0.1 --memory 3
 squared-big          | big-noisy      | cskr   | --loss squared_hinge --C 0.1 --memory 64MB --epsilon 1e-6
 squared-big-scans    | big-noisy      | cs     | --loss squared_hinge --C 0.1 --memory 32MB
 auto-big             | big-noisy      | csk    | --loss auto --C 0.1 --memory 32MB
+relative-margin      | noisy          | crmu   | --loss hinge --C 0.1 --relative-margin 1.5
+relative-margin-small-memory | noisy          | cskr   | --loss hinge --C 0.1 --relative-margin 1.5 --memory 20kB --epsilon 1e-6
 ovr-hard             | wine           | crm    | --classes ovr --scaling standard
 ovr-hinge            | three-noisy    | crmu   | --classes ovr --loss hinge --C 0.1
 ovr-squared-digits   | ten-digits     | cu     | --classes ovr --loss squared_hinge --C 0.001
@@ -107,6 +109,8 @@ kernel-own-hard      | rings          | c      | --kernel golden_kernels:laplaci
 kernel-weighted      | weighted       | cr     | --kernel rbf --loss hinge --class-weight balanced
 kernel-sparse        | sparse         | cr     | --kernel rbf --loss hinge
 kernel-classes       | three-noisy    | crmu   | --kernel rbf --loss hinge --classes ovr
+kernel-relative      | rings          | cskrmu | --kernel rbf --loss hinge --relative-margin 1.2
+kernel-relative-classes | three-noisy    | crm    | --kernel rbf --loss hinge --classes ovr --relative-margin 1.5
 kernel-fleet         | rings          | cskrmu | --kernel rbf --gamma scale,1 --C 0.1,1 --loss hinge
 kernel-fleet-folds   | rings          | cu     | --kernel rbf --gamma 0.5,1 --C 1 --loss squared_hinge --folds 2
 kernel-precomputed   | rings          |        | --kernel precomputed --loss hinge

@@ -14,7 +14,15 @@ from record import recorded
 
 #: What is promised to be the same to the bit; other files tell how a run went.
 PROMISED = re.compile(r"^model/(.*/)?(model\.json|fleet\.json|arrays\.npz)/|^verify/")
-JOBS = ("hard-paper", "hinge-segments", "kernel-fleet", "map-small-memory", "kernel-ball-soft")
+JOBS = (
+    "hard-paper",
+    "hinge-segments",
+    "kernel-fleet",
+    "kernel-relative",
+    "relative-margin-small-memory",
+    "map-small-memory",
+    "kernel-ball-soft",
+)
 
 
 def promised(record: dict[str, Any]) -> dict[str, Any]:

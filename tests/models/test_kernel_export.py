@@ -17,6 +17,7 @@ from coremargin.errors import CoremarginError
 ASKED: list[dict[str, Any]] = [
     {"kernel": "rbf"}, {"kernel": "rbf", "scaling": "standard"}, {"kernel": "poly", "degree": 2, "coef0": 1.0},
     {"kernel": "linear", "scaling": "maxabs"}, {"kernel": "rbf", "gamma": 1.0, "scaling": "rownorm"},
+    {"kernel": "rbf", "relative_margin": 1.2}, {"kernel": "poly", "scaling": "standard", "relative_margin": 2.0},
 ]  # fmt: skip
 
 

@@ -410,6 +410,16 @@ def _kernel(record: dict[str, Any], arrays: dict[str, np.ndarray], content: Cont
         y = np.where(side, 1, -1)
         signs = [Decimal(int(s)) for s in y]
 
+        def largest(weights: dict[int, Decimal], b: Decimal) -> Decimal:
+            """The largest |f + b|."""
+            sums = (sum((a * gram(i, j) for j, a in weights.items()), b) for i in range(len(rows)))
+            return max((abs(f) for f in sums), default=Decimal(0))
+
+        def within(weights: dict[int, Decimal], b: Decimal) -> tuple[dict[int, Decimal], Decimal]:
+            """The function scaled so that no decision value is beyond the bound of a relative margin."""
+            share = min(Decimal(1), Decimal(asked["relative_margin"]) / max(largest(weights, b), Decimal(1)))
+            return {j: a * share for j, a in weights.items()}, b * share
+
         def told(weights: dict[int, Decimal], b: Decimal, signs: Vector = signs, column: int = column) -> Decimal:
             """The value of a function, or its margin."""
             sums = [sum((a * gram(i, j) for j, a in weights.items()), Decimal(0)) for i in range(len(rows))]
@@ -420,9 +430,14 @@ def _kernel(record: dict[str, Any], arrays: dict[str, np.ndarray], content: Cont
             return min(margins) / square.sqrt() if square > 0 else Decimal("-inf")
 
         mine = {j: signs[j] * Decimal(float(a)) for j, a in zip(carrying, arrays["duals"][:, column], strict=True) if a}
-        reached = told(mine, Decimal(float(arrays["offsets"][column])))
-        other = [told(*one) for one in _kernel_planes(dense, y, costs[:, column], loss, asked["intercept"])]
+        offset = Decimal(float(arrays["offsets"][column]))
+        reached, others = told(mine, offset), list(_kernel_planes(dense, y, costs[:, column], loss, asked["intercept"]))
         low, high = (float(arrays[name][column]) for name in ("lowers", "uppers"))
+        if "relative_margin" in asked:
+            others = [within(*one) for one in others]
+            if not math.isnan(high) and (most := largest(mine, offset)) > Decimal(asked["relative_margin"]):
+                yield f"relative margin {asked['relative_margin']!r}, a decision value is {float(most)!r}"
+        other = [told(*one) for one in others]
         claims = {"lower": None if math.isnan(low) else low, "upper": None if math.isnan(high) else high}
         if loss:
             yield from _value_lies(claims["lower"], claims["upper"], reached, other)

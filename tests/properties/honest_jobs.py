@@ -30,6 +30,8 @@ KINDS = {
 LOGISTIC = 1_000_000
 #: And from this one on with a relative margin.
 RELATIVE = 2_000_000
+#: And from this one on with a relative margin and a kernel.
+KERNEL_RELATIVE = 3_000_000
 #: Of three or four classes.
 SEVERAL = ("ovr", "ovr soft", "crammer-singer", "crammer-singer soft")
 STEPS = 8
@@ -59,8 +61,10 @@ def drawn(number: int) -> Job:
     """The job of a number."""
     rng = np.random.default_rng([39, number])
     kind = str(rng.choice(list(KINDS), p=np.array(list(KINDS.values())) / sum(KINDS.values())))
-    kind = "relative margin" if number >= RELATIVE else "logistic" if number >= LOGISTIC else kind
-    classes = int(rng.integers(3, 5)) if kind in SEVERAL or (kind == "kernel soft" and rng.random() < 0.3) else 2
+    for first, later in ((LOGISTIC, "logistic"), (RELATIVE, "relative margin"), (KERNEL_RELATIVE, "kernel relative")):
+        kind = later if number >= first else kind
+    several = kind in SEVERAL or (kind in ("kernel soft", "kernel relative") and rng.random() < 0.3)
+    classes = int(rng.integers(3, 5)) if several else 2
     n = classes if rng.random() < 0.08 else int(rng.integers(max(classes, 3), 9 if kind == "outliers" else 21))
     if kind in ("folds", "kernel folds"):
         n = max(n, 10)
@@ -165,7 +169,7 @@ def _asked(rng: np.random.Generator, kind: str, classes: int) -> dict[str, Any]:
     match kind:
         case "hinge" | "squared_hinge" | "auto" | "logistic":
             asked |= {"loss": kind, "C": cost}
-        case "relative margin":
+        case "relative margin" | "kernel relative":
             bound = 1.0 + float(10.0 ** (rng.uniform(-15, 5.9) if rng.random() < 0.3 else rng.uniform(-1, 1)))
             asked |= {"loss": "hinge", "C": cost, "relative_margin": bound}
         case "several C" | "folds":
@@ -190,7 +194,9 @@ def _asked(rng: np.random.Generator, kind: str, classes: int) -> dict[str, Any]:
             asked["gamma"] = "scale" if rng.random() < 0.3 else 10.0**power
         if asked["kernel"] == "poly":
             asked |= {"degree": int(rng.integers(1, 5)), "coef0": float(rng.choice([0.0, 1.0, 1e6]))}
-        if kind != "kernel":
+        if kind == "kernel relative":
+            asked |= {"classes": "ovr"} if classes > 2 else {}
+        elif kind != "kernel":
             asked |= {"loss": loss, "C": [cost, 10 * cost] if kind == "kernel folds" else cost}
             asked |= {"folds": 3} if kind == "kernel folds" else {}
             asked |= {"classes": "ovr"} if classes > 2 else {}

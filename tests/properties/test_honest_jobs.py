@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from honest_jobs import KINDS, LOGISTIC, RELATIVE, all_done, drawn
+from honest_jobs import KERNEL_RELATIVE, KINDS, LOGISTIC, RELATIVE, all_done, drawn
 
 #: Slow ones: how many in all, and how many a test runs.
 JOBS, SHARD = 3000, 100
@@ -26,7 +26,7 @@ def assert_honest(numbers: range, folder: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", [*range(0, QUICK, 10), LOGISTIC, RELATIVE])
+@pytest.mark.parametrize("first", [*range(0, QUICK, 10), LOGISTIC, RELATIVE, KERNEL_RELATIVE])
 def test_honest_jobs_verify(first: int, tmp_path: Path) -> None:
     """A few random jobs of all kinds end in models that verify and whose bounds are true, or in errors of our own."""
     assert_honest(range(first, first + 10), tmp_path)
@@ -35,7 +35,11 @@ def test_honest_jobs_verify(first: int, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
-    "first", [*range(FIRST, LAST, SHARD), LOGISTIC + 100, LOGISTIC + 200, RELATIVE + 100, RELATIVE + 200]
+    "first",
+    [
+        *range(FIRST, LAST, SHARD),
+        *(kind + first for kind in (LOGISTIC, RELATIVE, KERNEL_RELATIVE) for first in (100, 200)),
+    ],
 )
 def test_many_honest_jobs_verify(first: int, tmp_path: Path) -> None:
     """The same of thousands of jobs."""

@@ -267,6 +267,12 @@ KERNELS: dict[str, tuple[str, dict[str, Any]]] = {
     "kernel-classes": ("heap", {"kernel": "rbf", "gamma": 0.2, "loss": "hinge", "classes": "ovr"}),
     "kernel-sparse": ("heavy", {"kernel": "rbf", "gamma": 0.5, "loss": "hinge"}),
     "kernel-scaled": ("noisy", {"kernel": "rbf", "loss": "squared_hinge", "scaling": "standard"}),
+    "kernel-relative": ("noisy", {
+        "kernel": "rbf", "gamma": 0.2, "loss": "hinge", "C": 5.0, "class_weight": [1.0, 2.0], "relative_margin": 1.3,
+    }),
+    "kernel-relative-classes": (
+        "heap", {"kernel": "poly", "gamma": 0.5, "loss": "hinge", "classes": "ovr", "relative_margin": 2.0},
+    ),
 }  # fmt: skip
 
 #: And many of them together.

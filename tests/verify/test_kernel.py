@@ -73,7 +73,7 @@ CLAIMS: dict[str, Callable[[Record], None]] = {
 }
 
 
-@pytest.mark.parametrize("name", ["kernel-hinge", "kernel-hard", "kernel-classes"])
+@pytest.mark.parametrize("name", ["kernel-hinge", "kernel-hard", "kernel-classes", "kernel-relative"])
 @pytest.mark.parametrize("claim", CLAIMS)
 def test_no_other_claim_is_taken(specimens: Specimens, tmp_path: Path, name: str, claim: str) -> None:
     """Of the record."""
@@ -134,13 +134,61 @@ def _huge(arrays: Arrays) -> None:
 CHANGES = [_huge, _doubled, _of_one_class, _moved, _one_row, _one_class, _twice, _better_column, _worse_column]
 
 
-@pytest.mark.parametrize("name", ["kernel-hinge", "kernel-squared", "kernel-hard", "kernel-poly"])
+@pytest.mark.parametrize("name", ["kernel-hinge", "kernel-squared", "kernel-hard", "kernel-poly", "kernel-relative"])
 @pytest.mark.parametrize("change", CHANGES, ids=lambda one: one.__name__)
 def test_nor_are_other_numbers(
     specimens: Specimens, tmp_path: Path, name: str, change: Callable[[Arrays], None]
 ) -> None:
     """Of the arrays."""
     assert refused(specimens[name], tmp_path / "m", None, change)
+
+
+def _without_bound(record: Record) -> None:
+    del record["parameters"]["relative_margin"]
+
+
+RELATIVE: dict[str, tuple[Callable[[Record], None] | None, Callable[[Arrays], None] | None, str]] = {
+    "a bound that a row exceeds": (
+        entry("parameters.relative_margin", lambda was: was * (1 - 1e-6)), None, "relative margin",
+    ),
+    "a wider bound, within which values may be less": (
+        entry("parameters.relative_margin", lambda was: was * 1.01), None, "lower bound",
+    ),
+    "no bound": (_without_bound, None, "unreadable"),
+    "a bound of 1": (entry("parameters.relative_margin", 1.0), None, "unreadable"),
+    "a bound of another loss": (entry("parameters.loss", "squared_hinge"), None, "unreadable"),
+    "a hard margin": (entry("parameters.loss", None), None, "unreadable"),
+    "functions that are a little longer": (None, lambda arrays: _scale(arrays, 1 + 1e-6), "relative margin"),
+    "functions that are much shorter": (None, lambda arrays: _scale(arrays, 0.9), "upper bound"),
+    "weights whose sign is another": (None, lambda arrays: _scale(arrays, -1.0), "lower bound"),
+    "another status": (entry("status", "not_separable"), None, "status"),
+}  # fmt: skip
+
+
+def _scale(arrays: Arrays, factor: float) -> None:
+    arrays["duals"] *= factor
+    arrays["offsets"] *= factor
+
+
+@pytest.mark.parametrize("name", ["kernel-relative", "kernel-relative-classes"])
+@pytest.mark.parametrize("what", RELATIVE)
+def test_no_other_relative_margin_is_taken(specimens: Specimens, tmp_path: Path, name: str, what: str) -> None:
+    """The bound, the loss, the size of functions, the signs of weights: each is refuted by the check about it."""
+    record, arrays, check = RELATIVE[what]
+    found = refused(specimens[name], tmp_path / "m", record, arrays)
+    assert found
+    assert check == "unreadable" or check in found, found
+
+
+def test_values_are_not_claimed_of_rows_beyond_the_bound(specimens: Specimens, tmp_path: Path) -> None:
+    """Without the weights below 0, which keep functions within it."""
+    specimen = specimens["kernel-relative"]
+    assert (specimen.arrays()["duals"] < 0).any()
+
+    def change(arrays: Arrays) -> None:
+        arrays["duals"] = np.maximum(arrays["duals"], 0.0)
+
+    assert "relative margin" in refused(specimen, tmp_path / "m", None, change)
 
 
 def test_one_column_that_is_not_proven_is_not_hidden_by_others(specimens: Specimens, tmp_path: Path) -> None:
@@ -247,10 +295,15 @@ def _true(record: Record, arrays: Arrays, rows: Rows) -> bool:
     slack = np.maximum(1 - margins, 0)
     value = 0.5 * square + (costs * (slack if asked["loss"] == "hinge" else slack**2)).sum(axis=0)
     dual = arrays["duals"].sum(axis=0) - 0.5 * square
+    own = dict(zip(np.flatnonzero(mine).tolist(), costs.tolist(), strict=True))
+    c = np.array([own[row] for row in arrays["coreset_ids"].tolist()])
     if asked["loss"] == "squared_hinge":
-        own = dict(zip(np.flatnonzero(mine).tolist(), costs.tolist(), strict=True))
-        c = np.array([own[row] for row in arrays["coreset_ids"].tolist()])
         dual = dual - (arrays["duals"] ** 2 / (4 * c)).sum(axis=0)
+    if "relative_margin" in asked:
+        g, bound = arrays["duals"], asked["relative_margin"]
+        dual = np.min([bound * g, g, c - bound * (g - c)], axis=0).sum(axis=0) - 0.5 * square
+        if not np.abs(margins).max() <= bound * (1 + 1e-12):
+            return False
     upper, lower = float(value.sum()), float(dual.sum())
     return claims["lower"] <= lower * (1 + 1e-12) and claims["upper"] >= upper * (1 - 1e-12)
 
@@ -259,10 +312,13 @@ def _mutated(rng: Generator, record: Record, arrays: Arrays) -> None:
     """One number somewhere is another one: by a little, by much, or by its sign."""
     factor = float(rng.choice([1 + 1e-6, 1 - 1e-6, 1.01, 0.99, 2.0, 0.0, -1.0]))
     if rng.random() < 0.4:
-        where, name = [
+        places = [
             (record["certificate"], "lower"), (record["certificate"], "upper"), (record["kernel"], "gamma"),
             (record["parameters"], "C"), (record["certificate"], "radius"),
-        ][int(rng.integers(5))]  # fmt: skip
+        ]  # fmt: skip
+        if "relative_margin" in record["parameters"]:
+            places.append((record["parameters"], "relative_margin"))
+        where, name = places[int(rng.integers(len(places)))]
         where[name] *= factor
         return
     name = str(rng.choice(["duals", "offsets", "coreset_x", "lowers", "uppers"]))
@@ -289,7 +345,7 @@ def _attack(specimen: Specimen, folder: Path, seed: int, count: int) -> int:
     return taken
 
 
-@pytest.mark.parametrize("name", ["kernel-hinge", "kernel-squared"])
+@pytest.mark.parametrize("name", ["kernel-hinge", "kernel-squared", "kernel-relative"])
 def test_mutated_models_are_taken_only_where_they_are_true(specimens: Specimens, tmp_path: Path, name: str) -> None:
     """Some are: a bound that claims less, a weight that changed by less than rounding."""
     taken = _attack(specimens[name], tmp_path, 0, 60)
@@ -297,8 +353,11 @@ def test_mutated_models_are_taken_only_where_they_are_true(specimens: Specimens,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["kernel-hinge", "kernel-squared"])
-@pytest.mark.parametrize("seed", range(1, 6))
-def test_thousands_of_them_are(specimens: Specimens, tmp_path: Path, name: str, seed: int) -> None:
-    """The same, 1,000 each."""
-    _attack(specimens[name], tmp_path, seed, 1000)
+@pytest.mark.parametrize(
+    ("name", "seeds"),
+    [("kernel-hinge", 5), ("kernel-squared", 5), ("kernel-relative", 7), ("kernel-relative-classes", 3)],
+)
+def test_thousands_of_them_are(specimens: Specimens, tmp_path: Path, name: str, seeds: int) -> None:
+    """The same, 1,000 for each seed: 10,000 of relative margins."""
+    for seed in range(1, 1 + seeds):
+        _attack(specimens[name], tmp_path / str(seed), seed, 1000)

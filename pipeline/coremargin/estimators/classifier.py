@@ -54,6 +54,9 @@ class MarginCoresetClassifier(HoldsClient, PartialFitMixin, PredictMixin, Classi
     class_weight : dict or "balanced", optional
         Factors of C, {label: factor} or "balanced": n / (k n_class); ignored by hard margins. As in scikit-learn, a
         label without rows is refused if a class has no factor; otherwise it is ignored with a warning.
+    relative_margin : float, optional
+        With loss "hinge", a bound above 1 of the decision values of all rows: the margin is large relative to the
+        spread of the rows [3]_. Two classes, no ``partial_fit``. None: no bound.
     multi_class : {"ovr", "crammer_singer"}, default "ovr"
         One class against the rest, or one problem for all classes (with the hinge or as a hard margin; no
         ``partial_fit``).
@@ -109,7 +112,7 @@ class MarginCoresetClassifier(HoldsClient, PartialFitMixin, PredictMixin, Classi
         The trained model, with ``save``; ``coremargin verify`` checks it.
     support_ : ndarray of shape (m,)
         Positions of the support vectors: for a hard margin the rows that carry the proof; with a loss all rows with a
-        loss or on the margin ("logistic": all rows), for rows in memory only.
+        loss, on the margin or at the bound of a relative margin ("logistic": all rows), for rows in memory only.
     coreset_ : ndarray or csr_array of shape (m, d)
         The support vectors, if ``memory`` holds them.
 
@@ -117,6 +120,7 @@ class MarginCoresetClassifier(HoldsClient, PartialFitMixin, PredictMixin, Classi
     ----------
     .. [1] S. Har-Peled, D. Roth, D. Zimak, "Maximum Margin Coresets for Active and Noise Tolerant Learning", 2006.
     .. [2] K. Crammer, Y. Singer, "On the Algorithmic Implementation of Multiclass Kernel-based Vector Machines", 2001.
+    .. [3] P. K. Shivaswamy, T. Jebara, "Maximum Relative Margin and Data-Dependent Regularization", 2010.
 
     Examples
     --------
@@ -148,6 +152,7 @@ class MarginCoresetClassifier(HoldsClient, PartialFitMixin, PredictMixin, Classi
         epsilon: float = 1e-3,
         fit_intercept: bool = True,
         class_weight: Mapping[Any, float] | str | None = None,
+        relative_margin: float | None = None,
         multi_class: str = "ovr",
         scaling: str | None = None,
         map: str | None = None,  # noqa: A002 - as in jobs
@@ -165,6 +170,7 @@ class MarginCoresetClassifier(HoldsClient, PartialFitMixin, PredictMixin, Classi
         self.epsilon = epsilon
         self.fit_intercept = fit_intercept
         self.class_weight = class_weight
+        self.relative_margin = relative_margin
         self.multi_class = multi_class
         self.scaling = scaling
         self.map = map
@@ -252,6 +258,14 @@ class MarginCoresetClassifier(HoldsClient, PartialFitMixin, PredictMixin, Classi
                 f"loss: 'logistic' is for two classes and multi_class 'ovr', found {found} classes and "
                 f"{self.multi_class!r}; use another loss, or this estimator in scikit-learn's OneVsRestClassifier"
             )
+        if self.relative_margin is not None:
+            if not two:
+                raise UsageError(
+                    f"relative_margin: is for two classes and multi_class 'ovr', found {found} classes and "
+                    f"{self.multi_class!r}; use KernelCoresetClassifier(kernel='linear'), or this estimator in "
+                    f"scikit-learn's OneVsRestClassifier"
+                )
+            parameters["relative_margin"] = self.relative_margin
         if not two:
             parameters["classes"] = self.multi_class.replace("_", "-")
         if self.loss is not None:

@@ -54,6 +54,9 @@ class KernelCoresetClassifier(HoldsClient, PredictMixin, ClassifierMixin, BaseEs
     class_weight : dict or "balanced", optional
         Factors of C, {label: factor} or "balanced": n / (k n_class); ignored by hard margins. As in scikit-learn, a
         label without rows is refused if a class has no factor; otherwise it is ignored with a warning.
+    relative_margin : float, optional
+        With loss "hinge", a bound above 1 of the decision values of all rows: the margin is large relative to the
+        spread of the rows [3]_. None: no bound.
     scaling : {"standard", "minmax", "maxabs", "rownorm", "ellipsoid"}, optional
         Scale rows as they are read, with statistics of all rows.
     columns : mapping, optional
@@ -94,6 +97,7 @@ class KernelCoresetClassifier(HoldsClient, PredictMixin, ClassifierMixin, BaseEs
     ----------
     .. [1] I. W. Tsang, J. T. Kwok, P.-M. Cheung, "Core Vector Machines", Journal of Machine Learning Research 6, 2005.
     .. [2] G. Loosli, S. Canu, "Comments on the Core Vector Machines", 2007.
+    .. [3] P. K. Shivaswamy, T. Jebara, "Maximum Relative Margin and Data-Dependent Regularization", 2010.
 
     Examples
     --------
@@ -117,6 +121,7 @@ class KernelCoresetClassifier(HoldsClient, PredictMixin, ClassifierMixin, BaseEs
         epsilon: float = 1e-3,
         fit_intercept: bool = True,
         class_weight: Mapping[Any, float] | str | None = None,
+        relative_margin: float | None = None,
         scaling: str | None = None,
         columns: Mapping[str, Any] | None = None,
         cluster: str | None = None,
@@ -132,6 +137,7 @@ class KernelCoresetClassifier(HoldsClient, PredictMixin, ClassifierMixin, BaseEs
         self.epsilon = epsilon
         self.fit_intercept = fit_intercept
         self.class_weight = class_weight
+        self.relative_margin = relative_margin
         self.scaling = scaling
         self.columns = columns
         self.cluster = cluster
@@ -198,6 +204,8 @@ class KernelCoresetClassifier(HoldsClient, PredictMixin, ClassifierMixin, BaseEs
             "cluster": self.cluster,
             "classes": None if two else "ovr",
         }
+        if self.relative_margin is not None:
+            parameters["relative_margin"] = self.relative_margin
         if self.kernel in ("rbf", "poly"):
             parameters["gamma"] = self.gamma
         if self.kernel == "poly":

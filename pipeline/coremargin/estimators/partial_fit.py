@@ -34,7 +34,10 @@ if TYPE_CHECKING:
 #: Positions between the previous hyperplane (0) and the new one (1) that are tried if the new one is not certified.
 _LINE_POINTS = (1.0, 0.95, 0.9, 0.75, 0.5, 0.25, 0.0)
 #: Parameters that must not change after the first batch, since the certificate covers all batches.
-_FIXED = ("loss", "C", "epsilon", "fit_intercept", "class_weight", "columns", "multi_class", "scaling", "map")
+_FIXED = (
+    *("loss", "C", "epsilon", "fit_intercept", "class_weight", "relative_margin", "columns", "multi_class"),
+    *("scaling", "map"),
+)
 #: Advice for a model that is not certified after rows were dropped.
 _DROPPED = "rows of earlier batches were dropped; give more memory, or fit a store of all rows"
 #: Attributes that start the training on waiting batches.
@@ -55,6 +58,8 @@ def _supports_partial_fit(estimator: PartialFitMixin) -> bool:
         raise UsageError("loss: 'auto' needs all rows at once; partial_fit takes 'squared_hinge', 'hinge' or None")
     if estimator.loss == "logistic":
         raise UsageError("loss: 'logistic' needs all rows at once; partial_fit takes 'squared_hinge', 'hinge' or None")
+    if estimator.relative_margin is not None:
+        raise UsageError(f"relative_margin: {estimator.relative_margin!r} needs all rows at once; use fit")
     if estimator.multi_class != "ovr":
         raise UsageError(f"multi_class: {estimator.multi_class!r} needs all rows at once; partial_fit takes 'ovr'")
     return True
@@ -68,6 +73,7 @@ class PartialFitMixin:
     epsilon: float
     class_weight: Mapping[Any, float] | str | None
     scaling: str | None
+    relative_margin: float | None
     map: str | None
     multi_class: str
     columns: Mapping[str, Any] | None
@@ -103,9 +109,9 @@ class PartialFitMixin:
         smallest float64. With rows of one class only, that class is predicted, and ``certificate_`` and ``coef_`` raise
         NotFittedError.
 
-        ``partial_fit`` is not available with scaling, a map, class_weight="balanced", loss="auto", loss="logistic" or
-        "crammer_singer". It can follow ``fit`` on rows in memory, if ``memory`` holds them; after ``fit`` on a store or
-        on more rows, start with a clone.
+        ``partial_fit`` is not available with scaling, a map, class_weight="balanced", loss="auto", loss="logistic", a
+        relative margin or "crammer_singer". It can follow ``fit`` on rows in memory, if ``memory`` holds them; after
+        ``fit`` on a store or on more rows, start with a clone.
 
         Parameters
         ----------

@@ -78,7 +78,7 @@ def support_of(models: Sequence[Any], source: Source) -> NDArray[np.int64]:
 
 
 def _ids_with_duals(model: Any) -> NDArray[np.int64]:
-    duals = model.row_duals
+    duals = np.abs(model.row_duals)  # below 0 of rows at the bound of a relative margin
     return np.asarray(model.coreset_ids[duals > _NEGLIGIBLE_DUAL * duals.max(initial=0.0)])
 
 

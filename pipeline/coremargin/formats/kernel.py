@@ -17,7 +17,7 @@ from msgspec import UNSET, Meta, UnsetType
 from coremargin.formats.choices import KernelName, Loss
 from coremargin.formats.fleet_record import FleetRecord, Gamma, Gammas
 from coremargin.formats.function import CALLABLE, LEAST_ERROR, MOST_ERROR
-from coremargin.formats.limits import MOST_DEGREE
+from coremargin.formats.limits import LARGEST_RELATIVE_MARGIN, MOST_DEGREE
 from coremargin.formats.model_arrays import Numbers, Schema, demand
 from coremargin.formats.model_record import (
     WHOLE,
@@ -36,6 +36,7 @@ from coremargin.formats.strict_json import cut
 
 Degree = Annotated[int, Meta(ge=1, le=MOST_DEGREE)]
 NotBelowZero = Annotated[float, Meta(ge=0, le=1.7976931348623157e308)]
+RelativeMarginBound = Annotated[float, Meta(gt=1, le=LARGEST_RELATIVE_MARGIN)]
 KernelError = Annotated[float, Meta(ge=LEAST_ERROR, le=MOST_ERROR)]
 
 MOST_KEPT = 16  #: coreset rows whose values a model keeps
@@ -57,7 +58,10 @@ def check_known(name: str) -> None:
 
 
 class KernelParameters(HyperplaneParameters, frozen=True, kw_only=True):
-    """What was asked for; loss, C and class_weight are all there or none is; gamma: "scale" or a number."""
+    """What was asked for; loss, C and class_weight are all there or none is; gamma: "scale" or a number.
+
+    relative_margin: B, which no decision value exceeds, with the hinge only.
+    """
 
     kernel: Word
     classes: Literal["ovr"] | None
@@ -68,6 +72,7 @@ class KernelParameters(HyperplaneParameters, frozen=True, kw_only=True):
     loss: Loss | UnsetType = UNSET
     C: AboveZero | UnsetType = UNSET
     class_weight: Literal["balanced"] | tuple[AboveZero, AboveZero] | UnsetType | None = UNSET
+    relative_margin: RelativeMarginBound | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         """Raises ValueError for half a soft margin, and a kernel that is not known."""
@@ -75,6 +80,8 @@ class KernelParameters(HyperplaneParameters, frozen=True, kw_only=True):
         given = [value is not UNSET for value in (self.loss, self.C, self.class_weight)]
         if any(given) and not all(given):
             raise ValueError("expected loss, C and class_weight together, or none of them")
+        if self.relative_margin is not UNSET and self.loss != "hinge":
+            raise ValueError("expected relative_margin with the hinge loss only")
 
 
 class KernelFleetParameters(KernelParameters, frozen=True, kw_only=True):
@@ -172,6 +179,8 @@ class KernelRecord(ClassifierRecord, frozen=True, kw_only=True, tag_field="probl
             raise ValueError(f"expected a view of all classes, found that of {self.view.label!r}")
         if len(self.classes) > 2 and asked.classes is None:
             raise ValueError(f"{len(self.classes)} classes, and classes is not 'ovr'")
+        if self.reduced is not UNSET and asked.relative_margin is not UNSET:
+            raise ValueError("a reduced model has no relative margin")
 
     @property
     def soft(self) -> bool:
@@ -206,10 +215,11 @@ class KernelRecord(ClassifierRecord, frozen=True, kw_only=True, tag_field="probl
         return mine | {"reduced_places": Numbers("i8", (carry,)), "reduced_weights": Numbers("f8", (carry, columns))}
 
     def check_values(self, arrays: Mapping[str, np.ndarray], place: str) -> None:
-        """Rows are of classes that there are, and weights are none below 0. Raises DataError."""
+        """Rows are of classes that there are, and weights none below 0 without a relative margin. Raises DataError."""
         classes = arrays["coreset_classes"]
         demand(((classes >= 0) & (classes < len(self.classes))).all(), place, "coreset_classes", "places of classes")
-        demand((arrays["duals"] >= 0).all(), place, "duals", "numbers from 0 on")
+        if self.parameters.relative_margin is UNSET:
+            demand((arrays["duals"] >= 0).all(), place, "duals", "numbers from 0 on")
         for name in ("lowers", "uppers"):
             demand(not np.isinf(arrays[name]).any(), place, name, "numbers, or NaN where nothing is known")
         if self.reduced is not UNSET:

@@ -146,7 +146,7 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
         Factors of C for the negative and the positive class; "balanced": n / (2 n_class).
     relative_margin : float, optional
         With loss "hinge", a bound B above 1 of the decision values of all rows (``RelativeMarginJob``): the margin is
-        large relative to the spread of the rows [3]_. For two classes and one C; None: no bound.
+        large relative to the spread of the rows [3]_. Without a kernel for two classes and one C. None: no bound.
     classes : {"ovr", "crammer-singer"}, optional
         "ovr": one model for each class against the rest, trained in the same scans (``FleetJob``); "crammer-singer":
         one problem for all classes (``CrammerSingerJob``) [2]_.

@@ -4,7 +4,7 @@ On disk it is a folder as ``Model`` has it, with problem "kernel" in ``model.jso
 numbers, and in ``arrays.npz`` for k columns (of two classes one, of more one a class)
 
     coreset_x           (m, d) exact copies of the rows coreset_ids (m,), coreset_classes (m,) that carry it
-    duals               (m, k) their dual weights, none below 0
+    duals               (m, k) their dual weights, none below 0 without a relative margin
     offsets             (k,) intercepts
     lowers, uppers      (k,) the proven bounds of each column, NaN where there are none
     shift, factor       (d,) where columns are scaled
@@ -70,7 +70,10 @@ class KernelModel(SingleModel):
 
     @property
     def duals(self) -> np.ndarray:
-        """Dual weights (m, k) of the rows in each column, none below 0; y is 1 for the class of a column, else -1."""
+        """Dual weights (m, k) of the rows in each column; y is 1 for the class of a column, else -1.
+
+        None is below 0, but with a relative margin.
+        """
         return self.array("duals")
 
     @property
@@ -136,8 +139,8 @@ class KernelModel(SingleModel):
 
     @property
     def row_duals(self) -> np.ndarray:
-        """The dual weights of each coreset row (m,), of all columns together."""
-        return np.asarray(self.duals.sum(axis=1))
+        """The sizes of the dual weights of each coreset row (m,), of all columns together."""
+        return np.asarray(np.abs(self.duals).sum(axis=1))
 
     @cached_property
     def weights(self) -> np.ndarray:

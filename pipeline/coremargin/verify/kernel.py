@@ -8,6 +8,10 @@ sum a - 1/2 ||sum a y k(x, .)||^2 - sum a^2 / (4 c) (squared hinge) - |r| |b| (L
 than 1 + ||f|| max sqrt(k(x, x)): beyond that, all rows of one class have margins above 1, and b can be reduced. A hard
 margin is the same without a loss: the value 1/2 ||f||^2 of a function with margins of 1 has the margin 1 / ||f||.
 
+With a relative margin B every |f + b| + e must be at most B. Dual weights a may then be any numbers, and sum a becomes
+sum phi(a), phi being the least of the loss and a times the margin over margins within B (relative_margin.py); every
+function within the bound has |b| <= B + ||f|| max sqrt(k(x, x)).
+
 If the model is reduced, fewer rows decide than have dual weights: the value is that of the deciding functions, the
 bound that of the dual point, and the scan compares the decisions of both.
 """
@@ -77,6 +81,7 @@ class KernelClaim(AnyClaim):
     loss: str  #: "" for a hard margin
     cost: float  #: C, 0 for a hard margin
     weight: str | tuple[float, float] | None  #: class_weight
+    bound: float  #: B of a relative margin, else infinite
     stored_values: np.ndarray  #: (s, s) of a function for some of the coreset's rows, (0, 0) for other kernels
     reduced: Reduction | None  #: None: the functions of the dual weights decide
 
@@ -122,6 +127,7 @@ class KernelSummary:
     variance: Variance
     difference: Difference
     reach: float  #: upper bound on sqrt(k(x, x))
+    widest: np.ndarray  #: (k,) no row has a larger |f + b|
     fault: str  #: why a function is no kernel, "" if it may be one
 
 
@@ -146,6 +152,7 @@ class KernelScan(StoreFindings):
         self.variance = Variance()
         self.difference = Difference()
         self.reach, self.fault = 0.0, ""
+        self.widest = np.zeros(columns)
 
     def probe(self, chunk: Chunk) -> KernelSummary:
         """The summary of a chunk, in slabs of float64."""
@@ -157,7 +164,7 @@ class KernelScan(StoreFindings):
         signs = sides(place, len(self.claim.labels))
         row_c = np.where(signs > 0, self.class_c[:, 0], self.class_c[:, 1]) * weights[:, None]
         lowest, loss, radius, difference = [(np.inf, -1)] * columns, Total((columns,)), 0.0, Difference()
-        reach, fault = 0.0, ""
+        reach, fault, widest = 0.0, "", np.zeros(columns)
         for part, x in slabs(chunk.x, SLAB_ROWS):
             longest = float(self.lengths(x, chunk.start + part.start).max())
             radius = max(radius, longest)
@@ -172,6 +179,8 @@ class KernelScan(StoreFindings):
                 values = np.full((len(counted), self.expansion.weights.shape[1]), np.nan)
                 error = np.zeros_like(values)
             difference = difference.merge(_difference(values, error, columns))
+            most = np.abs(values[:, :columns]) + error[:, :columns]
+            widest = np.maximum(widest, np.where(np.isnan(most), np.inf, most).max(axis=0))
             margins = _margins(values[:, :columns], error[:, :columns], signs[part][counted])
             loss.add(self._losses(margins, row_c[part][counted]))
             least = margins.argmin(axis=0)
@@ -189,6 +198,7 @@ class KernelScan(StoreFindings):
             Variance.of(chunk.x),
             difference,
             reach,
+            widest,
             fault,
         )
 
@@ -214,6 +224,7 @@ class KernelScan(StoreFindings):
         self.variance = self.variance.merge(summary.variance)
         self.difference = self.difference.merge(summary.difference)
         self.reach, self.fault = max(self.reach, summary.reach), self.fault or summary.fault
+        self.widest = np.maximum(self.widest, summary.widest)
         self.count(summary.uncounted, summary.radius, summary.members)
 
     def bounds(self) -> tuple[float | None, float | None]:
@@ -233,6 +244,8 @@ class KernelScan(StoreFindings):
         if self.fault:
             checks.append(Check("kernel values", ok=False, text=self.fault))
         checks += [self._dual_weights_check(), *self._bounds_checks(), *self._columns_checks()]
+        if math.isfinite(claim.bound):
+            checks.append(self._relative_margin_check())
         if claim.reduced is not None:
             checks.append(self._reduction_check(claim.reduced))
         return checks
@@ -282,7 +295,14 @@ class KernelScan(StoreFindings):
         own = k - len(claim.offsets)  # the dual point comes last
         # NaN, if it overflowed, stays NaN
         square = float(np.maximum(self._lengths[0][own], 0.0) + self._lengths[1][own])
-        total, curved = rounded_sum(a.tolist()), 0.0
+        total, curved, beyond = rounded_sum(a.tolist()), 0.0, 1.0
+        sizes = total
+        if math.isfinite(claim.bound):
+            beyond, c = claim.bound, self.limits[:, k]
+            inner, outer = np.clip(a, 0.0, c), np.maximum(np.maximum(a - c, -a), 0.0)
+            total = rounded_sum(inner.tolist()) - beyond * rounded_sum(outer.tolist())
+            wide = (a < 0) | (a > c * (1 - _EXCESS))  # where rounding is multiplied by the bound
+            sizes = rounded_sum(inner.tolist()) + beyond * rounded_sum((np.abs(a) + c)[wide].tolist())
         if claim.loss == "squared_hinge":
             with np.errstate(divide="ignore", invalid="ignore"):
                 each = np.where(a > 0, a * a / (4 * self.limits[:, k]), 0.0)
@@ -290,14 +310,17 @@ class KernelScan(StoreFindings):
         left = abs(rounded_sum((signs * a).tolist())) if claim.intercept else 0.0
         found = total - 0.5 * square - curved
         if left:
-            found -= left * (1.0 + math.sqrt(2.0 * self._value(k)) * self.reach) * (1 + _FEW)
-        found -= _FEW * (total + square + curved)
+            found -= left * (beyond + math.sqrt(2.0 * self._value(k)) * self.reach) * (1 + _FEW)
+        found -= _FEW * (sizes + square + curved)
         return found if found > 0 else 0.0
 
     def _dual_weights_check(self) -> Check:
         """Whether the dual weights are feasible."""
         duals, columns = self.claim.duals, len(self.claim.offsets)
-        text = f"{np.count_nonzero(duals):,} weights in {columns_text(columns)}, each at least 0"
+        text = f"{np.count_nonzero(duals):,} weights in {columns_text(columns)}"
+        if math.isfinite(self.claim.bound):
+            return Check("dual weights", ok=True, text=f"{text}, which may be any numbers")
+        text = f"{text}, each at least 0"
         if self.claim.loss != "hinge":
             return Check("dual weights", ok=True, text=text)
         over = duals > self.limits * (1 + _EXCESS)
@@ -306,6 +329,18 @@ class KernelScan(StoreFindings):
         row, k = (int(place[0]) for place in np.nonzero(over))
         found = f"row {self.claim.ids[row]} has {shown(duals[row, k])}, its c is {shown(self.limits[row, k])}"
         return Check("dual weights", ok=False, text=f"expected at most c; {found}")
+
+    def _relative_margin_check(self) -> Check:
+        """Whether the decision values of all rows are within the bound, in columns whose value is claimed."""
+        claimed, bound = ~np.isnan(self.claim.uppers), shown(self.claim.bound)
+        if not claimed.any():
+            return Check("relative margin", ok=True, text="nothing is claimed")
+        widest = float(self.widest[claimed].max())
+        text = f"the decision values of all {self.counted} are within {shown(widest)} (claimed: {bound})"
+        if widest <= self.claim.bound:
+            return Check("relative margin", ok=True, text=text)
+        text = f"model claims decision values within {bound}, those of {self.counted} may reach {shown(widest)}"
+        return Check("relative margin", ok=False, text=text)
 
     def _reduction_check(self, claimed: Reduction) -> Check:
         """How much the functions that decide differ from those of the whole coreset."""
@@ -439,6 +474,7 @@ class KernelKind(Kind[KernelClaim]):
             loss="" if parameters.loss is UNSET else parameters.loss,
             cost=0.0 if parameters.C is UNSET else float(parameters.C),
             weight=None if parameters.class_weight is UNSET else parameters.class_weight,
+            bound=math.inf if parameters.relative_margin is UNSET else float(parameters.relative_margin),
             reduced=_reduction(record, arrays),
             stored_values=arrays.get("kernel_values", np.zeros((0, 0))),
         )
@@ -453,8 +489,9 @@ class KernelKind(Kind[KernelClaim]):
         return replace(claim, function=replace(function, call=kernel))
 
     def terms(self, claim: KernelClaim) -> str:
-        """For a function, the assumed distance from a kernel."""
-        return function_terms(claim.function.eta) if isinstance(claim.function, CallableKernel) else ""
+        """The bound of a relative margin; for a function, the assumed distance from a kernel."""
+        within = f", of those with all decision values within {claim.bound:g}" if math.isfinite(claim.bound) else ""
+        return within + (function_terms(claim.function.eta) if isinstance(claim.function, CallableKernel) else "")
 
     def same_classes(self, claim: KernelClaim, rows: Rows) -> Check:
         """All of them."""

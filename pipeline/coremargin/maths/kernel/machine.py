@@ -54,7 +54,8 @@ FLAT = 1e-12
 class Side:
     """The problem of one column: signs (p,) of the rows, 0 for rows that take no part, and costs (p,).
 
-    gains (p,) or a number: the linear term of the dual, which is 1 for machines between classes.
+    gains (p,) or a number: the linear term of the dual, which is 1 for machines between classes. bound: of the decision
+    values of a relative margin, which relative_machine.py solves.
     """
 
     signs: Array
@@ -62,6 +63,7 @@ class Side:
     loss: Loss | None
     intercept: bool
     gains: Array | float = 1.0
+    bound: float = np.inf
 
     @property
     def upper(self) -> Array:
@@ -84,7 +86,8 @@ class Side:
 class Solution:
     """duals (p,), the intercept, and the values of the primal (``value``) and the dual (``bound``) on these rows.
 
-    separable: False if the dual of a hard margin is unbounded.
+    separable: False if the dual of a hard margin is unbounded. scale: brings all decision values within the bound of a
+    relative margin.
     """
 
     duals: Array
@@ -92,6 +95,7 @@ class Solution:
     value: float
     bound: float
     separable: bool = True
+    scale: float = 1.0
 
 
 def weighted_losses(loss: Loss | None, costs: Array, slack: Array) -> Array:

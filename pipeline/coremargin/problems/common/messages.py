@@ -212,4 +212,19 @@ class ValueClaims(Claims):
         ]
 
 
-MARGIN, VALUE = MarginClaims(), ValueClaims()
+class RelativeValueClaims(ValueClaims):
+    """The value of a hypothesis that keeps all rows within the bound of a relative margin."""
+
+    def verdict(self, outcome: Outcome, model: SingleModel, epsilon: float, thing: str) -> list[str]:
+        """Adds the bound to what is certified."""
+        bound = f"{model.parameters['relative_margin']:g}"
+        return super().verdict(outcome, model, epsilon, f"{thing} with decision values from -{bound} to {bound}")
+
+    def describe(self, model: SingleModel, rows: str) -> Pairs:
+        """Adds the bound."""
+        bound = model.parameters["relative_margin"]
+        loss, *others = super().describe(model, rows)
+        return [loss, ("relative margin", f"decision values of {rows} from -{bound:g} to {bound:g}"), *others]
+
+
+MARGIN, VALUE, RELATIVE_VALUE = MarginClaims(), ValueClaims(), RelativeValueClaims()

@@ -9,6 +9,9 @@ since the Lagrangian whose minimum this is contains - r b. Some optimal b is at 
 class has no loss, and b may move back. Moreover |f(x)| <= ||f|| sqrt(k(x, x)), and 1/2 ||f||^2 is at most the value of
 any hypothesis. So an r that float64 leaves near 0 costs little, and no dual has to be changed. All bounds are rounded
 outward.
+
+With a relative margin B a dual may be any number, and the first term is sum phi(a) (maths/relative_margin.py) in place
+of sum a: the minimum of the Lagrangian over all functions within the bound. Each of these has |b| <= B + max |f(x_i)|.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from numpy.typing import NDArray
 
 from coremargin.maths.breakdown import exact_sum
 from coremargin.maths.kernel.functions import relocate_faults
+from coremargin.maths.relative_margin import phi
 
 if TYPE_CHECKING:
     from coremargin.maths.kernel.functions import Kernel, Lengths, Points
@@ -56,12 +60,17 @@ def lower_bound(side: Side, duals: Array, norm: tuple[float, float], reach: floa
     reach: a bound on sqrt(k(x, x)) of all rows; value: of any hypothesis over all rows, infinite if not yet known.
     """
     used = np.flatnonzero(duals)
-    own, signs = duals[used], side.signs[used]
-    total = exact_sum(own.tolist())
+    own, signs, beyond = duals[used], side.signs[used], 1.0
+    total = sizes = exact_sum(own.tolist())
+    if math.isfinite(side.bound):
+        beyond, costs = side.bound, side.costs[used]
+        total = exact_sum(phi(own, costs, beyond).tolist())
+        outer = (own < 0) | (own > costs * (1.0 - WIDENED))  # where phi multiplies rounding by the bound
+        sizes = exact_sum(np.where(outer, beyond * (np.abs(own) + costs), own).tolist())
     curved = exact_sum((0.5 * (side.ridge[used] * own) * own).tolist())
     residual = abs(exact_sum((signs * own).tolist())) if side.intercept else 0.0
-    largest = 1.0 + math.sqrt(2.0 * value) * reach if residual else 0.0
-    rounded = WIDENED * (total + norm[0] + curved)
+    largest = beyond + math.sqrt(2.0 * value) * reach if residual else 0.0
+    rounded = WIDENED * (sizes + norm[0] + curved)
     return float(total - 0.5 * (norm[0] + norm[1]) - curved - 2.0 * residual * largest - rounded)
 
 

@@ -37,7 +37,7 @@ class Columns:
     """The columns of all settings, side by side.
 
     classes: how many there are; class_c (k, 2): c of a row of weight 1 of the positive and the other class; folds,
-    seed: of cross-validation, 0: none.
+    seed: of cross-validation, 0: none. bound: of the decision values of a relative margin, else infinite.
     """
 
     settings: tuple[Setting, ...]
@@ -47,6 +47,7 @@ class Columns:
     intercept: bool
     folds: int = 0
     seed: int = 0
+    bound: float = np.inf
 
     def __len__(self) -> int:
         return len(self.class_c)
@@ -85,7 +86,8 @@ class Columns:
 
     def side(self, k: int, signs: NDArray[np.int8], costs: Array) -> Side:
         """The problem of column k on rows with these signs and costs (n, k)."""
-        return Side(signs[:, k].astype(np.float64), np.ascontiguousarray(costs[:, k]), self.loss, self.intercept)
+        own, c = signs[:, k].astype(np.float64), np.ascontiguousarray(costs[:, k])
+        return Side(own, c, self.loss, self.intercept, bound=self.bound)
 
 
 def column_count(classes: int) -> int:

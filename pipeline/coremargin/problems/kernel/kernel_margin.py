@@ -11,6 +11,7 @@ every scan.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,6 +30,7 @@ from coremargin.maths.kernel.expansion import Expansions
 from coremargin.maths.kernel.functions import Kernel, Lengths, Points, relocate_faults
 from coremargin.maths.kernel.gram import Gram
 from coremargin.maths.kernel.machine import Solution, solve
+from coremargin.maths.kernel.relative_machine import solve_within
 from coremargin.models.user_kernel import check_same, faults_named, reference_values
 from coremargin.problems.common.classes import (
     check_class_c,
@@ -46,6 +48,7 @@ from coremargin.problems.common.state_arrays import state_from_arrays, state_to_
 from coremargin.problems.common.threads import map_in_threads
 from coremargin.problems.fleet.spec import member_name
 from coremargin.problems.kernel.bounds import (
+    WIDENED,
     claimed_bounds,
     lower_bound,
     round_bounds,
@@ -78,6 +81,8 @@ REASONS = STOPPED | {
     "inseparable": "nothing separates the rows of the working set: with a loss rows may lie on the wrong side",
 }
 
+#: Scales at which a scan sums up the losses of functions with a relative margin.
+SCALES = (1.0, 1 - 1e-6, 1 - 1e-4, 0.999, 0.99, 0.97, 0.93, 0.85, 0.7, 0.4)
 #: The most rows that the first stage adds, and the most times that one query multiplies the working set.
 FIRST, GROWTH = 2000, 4
 #: Gap to which the set is solved while stages bring rows; after that a share of the gap that the last scan left, but
@@ -104,18 +109,21 @@ class Machine:
     """k columns on the rows of the working set: duals (p, k) and offsets (k,).
 
     lower, upper (k,): bounds on the value of each column, from its duals and a scan; upper is infinite before a scan.
-    Without a loss the value is 1/2 ||f||^2 with all margins at least 1.
+    Without a loss the value is 1/2 ||f||^2 with all margins at least 1. scales (k,): with a relative margin, the
+    functions and their duals times these are what the bounds are about, else 1.
     """
 
     duals: Array
     offsets: Array
     lower: Array
     upper: Array
+    scales: Array
 
     @classmethod
     def zero(cls, rows: int, columns: int) -> Machine:
         """f = 0."""
-        return cls(np.zeros((rows, columns)), np.zeros(columns), np.zeros(columns), np.full(columns, np.inf))
+        none = np.zeros(columns)
+        return cls(np.zeros((rows, columns)), none, none, np.full(columns, np.inf), np.ones(columns))
 
     def extended(self, rows: int) -> Machine:
         """With more rows, whose duals are 0."""
@@ -152,7 +160,7 @@ class Machine:
         return cls(**{field: arrays[f"{name}_{field}"] for field in _FIELDS})
 
 
-_FIELDS = ("duals", "offsets", "lower", "upper")
+_FIELDS = ("duals", "offsets", "lower", "upper", "scales")
 
 
 @dataclass(frozen=True)
@@ -228,14 +236,16 @@ class KernelResult:
 class KernelMargin(BaseProblem[KernelState, KernelSummary]):
     """Kernel machines with a gap of at most epsilon in each column.
 
-    kernels: they differ only in gamma. settings: the models. memory_bytes: for the kernel matrices. folds, seed: of
-    cross-validation, 0: none. names: of the members, one for each setting, if several models are trained together.
+    kernels: they differ only in gamma. settings: the models. bound: of the decision values of all rows, with the hinge.
+    memory_bytes: for the kernel matrices. folds, seed: of cross-validation, 0: none. names: of the members, one for
+    each setting, if several models are trained together.
     """
 
     kernels: tuple[Kernel, ...]
     settings: tuple[Setting, ...]
     epsilon: float
     loss: Loss | None = None
+    bound: float = np.inf
     folds: int = 0
     seed: int = 0
     class_weight: str | tuple[float, float] | None = None
@@ -269,8 +279,21 @@ class KernelMargin(BaseProblem[KernelState, KernelSummary]):
         """The columns of all settings, with the costs of their rows."""
         costs = [class_costs(one.cost, self.class_weight, self.totals[one.fold]) for one in self.settings]
         return Columns(
-            self.settings, len(self.codes), np.concatenate(costs), self.loss, self.intercept, self.folds, self.seed
+            self.settings,
+            len(self.codes),
+            np.concatenate(costs),
+            self.loss,
+            self.intercept,
+            self.folds,
+            self.seed,
+            self.bound,
         )
+
+    @cached_property
+    def total_c(self) -> Array:
+        """sum c (k,) of the rows of each column, which is the value of f = 0, b = 0."""
+        totals = np.concatenate([side_totals(self.totals[one.fold]) for one in self.settings])
+        return np.asarray((self.columns.class_c * totals).sum(axis=1))
 
     @property
     def hard(self) -> bool:
@@ -397,11 +420,14 @@ class KernelMargin(BaseProblem[KernelState, KernelSummary]):
         source = self.source
         chunks = int(np.count_nonzero(~self.skip(state)))
         value = np.where(state.newest.lower > 0, state.newest.lower, 1.0) if not self.hard else 1.0
+        worth = np.asarray(~self.proven(state.best) / value)
         return KernelProbe(
             expansions=self._expansions(state, state.newest),
             columns=self.columns,
+            scales=np.array(SCALES if np.isfinite(self.bound) else SCALES[:1]),
             class_of=class_index(self.codes),
-            worth=np.asarray(~self.proven(state.best) / value),
+            worth=worth,
+            wall_worth=worth * self.total_c,  # about what scaling all of f back costs
             keep=min(source.chunk_rows, -(-UNEVEN * self._most_new_rows(state) // max(1, chunks))),
             known=np.sort(state.working_set.ids),
             dtype=source.dtype.name,
@@ -453,7 +479,9 @@ class KernelMargin(BaseProblem[KernelState, KernelSummary]):
             if self.user_kernel is not None:
                 used = newest.carriers()
                 relocate_faults(partial(self.user_kernel.check_values, points.take(used)), used)
-            weights = signs * newest.duals
+            scales = self._scales(summary)
+            duals = newest.duals * scales
+            weights = signs * duals
             norms = [
                 squared_norm(self.kernels[kernels[k]], points, weights[:, k], lengths) for k in range(len(columns))
             ]
@@ -463,13 +491,29 @@ class KernelMargin(BaseProblem[KernelState, KernelSummary]):
         lower, upper = np.empty(len(columns)), np.empty(len(columns))
         for k, norm in enumerate(norms):
             side, smallest = columns.side(k, signs, costs), float(summary.smallest[k])
-            upper[k] = upper_bound(norm, float(summary.losses[k]), smallest, rows, hard=self.hard)
-            found = lower_bound(side, newest.duals[:, k], norm, float(reaches[kernels[k]]), float(upper[k]))
+            losses = self._losses_at(float(scales[k]), summary.losses[:, k], k)
+            upper[k] = upper_bound(norm, losses, smallest, rows, hard=self.hard)
+            found = lower_bound(side, duals[:, k], norm, float(reaches[kernels[k]]), float(upper[k]))
             lower[k] = max(0.0, found)
-        now = replace(newest, lower=lower, upper=upper)
+        now = replace(newest, lower=lower, upper=upper, scales=scales)
         with np.errstate(invalid="ignore"):
             better = ~(state.best.upper - state.best.lower <= upper - lower)
         return replace(state, newest=now, best=now.where(better, state.best))
+
+    def _scales(self, summary: KernelSummary) -> Array:
+        """Scales (k,) that bring all decision values within the bound of a relative margin; 0 where these overflow."""
+        widest = np.where(np.isfinite(summary.widest), summary.widest, np.inf)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(widest <= self.bound, 1.0, self.bound / widest * (1.0 - WIDENED))
+
+    def _losses_at(self, scale: float, losses: Array, k: int) -> float:
+        """An upper bound on the losses of column k at a scale: they are convex in it, and known (s,) at some."""
+        if scale in (0.0, 1.0):
+            return float(losses[0] if scale else self.total_c[k] * (1.0 + WIDENED))
+        scales, known = np.append(SCALES, 0.0), np.append(losses, self.total_c[k])
+        place = int(np.searchsorted(-scales, -scale))  # scales[place] <= scale < scales[place - 1]
+        share = (scale - scales[place]) / (scales[place - 1] - scales[place])
+        return float(share * known[place - 1] + (1.0 - share) * known[place]) * (1.0 + WIDENED)
 
     def _add_candidates(self, state: KernelState, summary: KernelSummary) -> tuple[KernelState, bool]:
         """With candidates in the working set, and whether all fit; if not, rows that carry nothing make room."""
@@ -547,15 +591,18 @@ class KernelMargin(BaseProblem[KernelState, KernelSummary]):
 
         def solve_column(k: int) -> Solution:
             side, start = columns.side(k, signs, costs), state.newest.duals[:, k]
-            return solve(matrix.buffer[kernels[k]], side, start, float(tolerances[k]))
+            solver = solve_within if np.isfinite(self.bound) else solve
+            return solver(matrix.buffer[kernels[k]], side, start, float(tolerances[k]))
 
         newest = state.newest
         duals, offsets, lower = newest.duals.copy(), newest.offsets.copy(), newest.lower.copy()
+        scales = newest.scales.copy()
         left = np.flatnonzero(~done).tolist()
         found = map_in_threads(solve_column, left)
         for k, solution in zip(left, found, strict=True):
             duals[:, k], offsets[k], lower[k] = solution.duals, solution.offset, solution.bound
-        newest = state.best.where(done, Machine(duals, offsets, lower, np.full(len(columns), np.inf)))
+            scales[k] = solution.scale
+        newest = state.best.where(done, Machine(duals, offsets, lower, np.full(len(columns), np.inf), scales))
         if all(solution.separable for solution in found):
             return replace(state, newest=newest)
         self._refuse_equal_rows(own)
@@ -609,8 +656,8 @@ class KernelMargin(BaseProblem[KernelState, KernelSummary]):
             kind="margin" if self.hard else "duality_gap",
             kernel=self.kernels[self.settings[number].kernel],
             rows=state.working_set.take(used),
-            duals=machine.duals[used],
-            offsets=machine.offsets,
+            duals=machine.duals[used] * machine.scales,
+            offsets=machine.offsets * machine.scales,
             lowers=lowers,
             uppers=uppers,
             confusion=state.confusion[number],
@@ -693,6 +740,7 @@ def kernel_problem(job: KernelSpec, source: Source) -> KernelMargin:
         tuple(settings),
         job.epsilon,
         loss=job.loss,
+        bound=math.inf if job.relative_margin is None else job.relative_margin,
         folds=folds,
         seed=seed,
         class_weight=job.class_weight,

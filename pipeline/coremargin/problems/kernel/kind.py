@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from coremargin.errors import UsageError
 from coremargin.formats.function import CALLABLE, missing_function
 from coremargin.problems.common import messages
-from coremargin.problems.common.messages import MARGIN, VALUE
+from coremargin.problems.common.messages import MARGIN, RELATIVE_VALUE, VALUE
 from coremargin.problems.common.one_model import OneModel
 from coremargin.problems.kernel.spec import HELP, KernelJob, KernelSpec
 from coremargin.spec import format_seconds
@@ -129,8 +129,10 @@ class KernelKind(WorkingSetMessages, OneModel[KernelJob, "KernelMargin", "Kernel
         return kernel_model(problem.source, problem.codes, found, job.parameters())
 
     def claims(self, model: KernelModel) -> Claims:
-        """A margin, or with a loss a value."""
-        return VALUE if model.certificate.is_value else MARGIN
+        """A margin, or with a loss a value, also one within the bound of a relative margin."""
+        if not model.certificate.is_value:
+            return MARGIN
+        return RELATIVE_VALUE if "relative_margin" in model.parameters else VALUE
 
     def facts(self, problem: KernelMargin, state: KernelState) -> dict[str, Any]:
         """Why the run ended, the working set, and the confusion matrix of the last scan."""

@@ -32,15 +32,17 @@ VALUES = 1 << 22
 class KernelSummary:
     """What the rows of some blocks mean for k columns and s settings.
 
-    losses (k,): sums of c loss, of slacks rounded up. smallest (k,): the smallest margin y (f(x) + b), rounded down.
-    below (k,): rows with margins below 1. longest (1,): the largest length of a row, as points have it. sent, scores
-    (m,): candidates, and by how much they violate their columns. counted (1,): rows. broken (1,): rows that violate a
-    column, sent or not. confusion (s, K, K): rows of class i that are predicted as class j. undecided (s,): rows whose
-    predicted class depends on rounding.
+    losses (s, k): sums of c loss at each scale of the functions, of slacks rounded up. smallest (k,): the smallest
+    margin y (f(x) + b), rounded down. widest (k,): the largest |f(x) + b|, rounded up. below (k,): rows with margins
+    below 1. longest (1,): the largest length of a row, as points have it. sent, scores (m,): candidates, and by how
+    much they violate their columns. counted (1,): rows. broken (1,): rows that violate a column, sent or not. confusion
+    (s, K, K): of each setting, rows of class i that are predicted as class j. undecided (s,): rows whose predicted
+    class depends on rounding.
     """
 
     losses: Array
     smallest: Array
+    widest: Array
     below: NDArray[np.int64]
     longest: Array
     sent: ClassRows
@@ -51,12 +53,13 @@ class KernelSummary:
     undecided: NDArray[np.int64]
 
     @classmethod
-    def empty(cls, columns: Columns, sent: ClassRows) -> KernelSummary:
+    def empty(cls, columns: Columns, scales: int, sent: ClassRows) -> KernelSummary:
         """The identity of ``merge``; sent: no rows, of the type of those that will come."""
         k, classes = len(columns), columns.classes
         return cls(
-            losses=np.zeros(k),
+            losses=np.zeros((scales, k)),
             smallest=np.full(k, np.inf),
+            widest=np.zeros(k),
             below=np.zeros(k, np.int64),
             longest=np.zeros(1),
             sent=sent,
@@ -72,6 +75,7 @@ class KernelSummary:
         return KernelSummary(
             losses=self.losses + later.losses,
             smallest=np.minimum(self.smallest, later.smallest),
+            widest=np.maximum(self.widest, later.widest),
             below=self.below + later.below,
             longest=np.maximum(self.longest, later.longest),
             sent=ClassRows.concatenate([self.sent, later.sent]),
@@ -96,14 +100,18 @@ class KernelSummary:
 class KernelProbe:
     """The query of a scan: the decision functions of all columns, and how candidates are chosen.
 
-    class_of: label code -> class. worth (k,): the weight of a column's losses in the scores of candidates, 0 for
-    columns that are done. keep: the most candidates of a chunk. known: sorted ids of the working set.
+    scales (s,): of the functions whose losses are summed, the first of them 1. class_of: label code -> class. worth
+    (k,): the weight of a column's losses in the scores of candidates, 0 for columns that are done; wall_worth (k,):
+    that of the share by which a row exceeds the bound of a relative margin. keep: the most candidates of a chunk.
+    known: sorted ids of the working set.
     """
 
     expansions: Expansions
     columns: Columns
+    scales: Array
     class_of: NDArray[np.int32]
     worth: Array
+    wall_worth: Array
     keep: int
     known: NDArray[np.int64]
     dtype: str
@@ -118,7 +126,7 @@ class KernelProbe:
     def empty(self) -> KernelSummary:
         """The summary of no rows."""
         no_rows = ClassRows.nothing(self.expansions.rows.shape[1], np.dtype(self.dtype), sparse=self.sparse)
-        return KernelSummary.empty(self.columns, no_rows)
+        return KernelSummary.empty(self.columns, len(self.scales), no_rows)
 
     def from_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> KernelSummary:
         """A summary from a checkpoint."""
@@ -145,11 +153,14 @@ class KernelProbe:
         values, errors = self.expansions.values(x), self.expansions.errors(x)
         signs = columns.signs(data.classes, data.ids)
         margins = np.where(signs == 0, np.inf, signs * values) if columns.folds else signs * values
-        slack = (1.0 - margins) + errors
-        lost = weighted_losses(columns.loss, columns.costs(signs, data.shares), slack)
+        slack, costs = (1.0 - margins) + errors, columns.costs(signs, data.shares)
+        lost, widest = weighted_losses(columns.loss, costs, slack), np.where(signs == 0, 0.0, np.abs(values))
         with np.errstate(over="ignore", invalid="ignore"):
             scores = (np.maximum(slack - errors, 0.0) if columns.loss is None else lost) @ self.worth
+            if np.isfinite(columns.bound):
+                scores += np.maximum(widest / columns.bound - 1.0, 0.0) @ self.wall_worth
             scores[np.isnan(scores)] = np.inf  # a loss that overflows, in a column that is done
+        scaled = [weighted_losses(columns.loss, costs, (1.0 - scale * margins) + errors) for scale in self.scales[1:]]
         new = np.isin(data.ids, self.known, invert=True)
         broken = np.flatnonzero(new & (scores > 0))
         mine = broken[select_candidates(scores[broken], data.ids[broken], data.classes[broken], keep)]
@@ -159,8 +170,9 @@ class KernelProbe:
             confusion.append(confusion_counts(data.classes[rows], predicted_classes(own), columns.classes))
             undecided.append(np.count_nonzero(undecided_rows(own, errors[rows, columns.of_setting(number)])))
         return KernelSummary(
-            losses=lost.sum(axis=0),
+            losses=np.stack([each.sum(axis=0) for each in (lost, *scaled)]),
             smallest=(margins - errors).min(axis=0),
+            widest=np.where(signs == 0, 0.0, widest + errors).max(axis=0),
             below=np.count_nonzero(margins < 1, axis=0),
             longest=np.array([x.longest]),
             sent=data.take(mine),

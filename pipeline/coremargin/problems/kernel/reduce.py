@@ -104,7 +104,8 @@ def reduce(  # noqa: PLR0913 - one option for each decision, all but four with a
     Raises
     ------
     UsageError
-        No kernel model, no such number of rows, several values of C or gamma, or ``out`` exists.
+        No kernel model, one with a relative margin, no such number of rows, several values of C or gamma, or ``out``
+        exists.
     StoreError
         The model was trained on other rows.
     OutputError
@@ -151,6 +152,11 @@ def _reducible_model(model: AnyModel, rows: int) -> KernelModel:
     if not isinstance(model, KernelModel):
         raise UsageError(
             f"expected a model of a kernel, found one of problem {model.problem!r}: it has no rows to remove"
+        )
+    if "relative_margin" in model.parameters:
+        raise UsageError(
+            "a model with a relative margin cannot be reduced: decision values of fewer rows may lie beyond its bound; "
+            "reduce one that was trained without relative_margin"
         )
     if "view" in model.record:
         raise UsageError("expected a model of all rows, found one that holds out a fold")
@@ -304,7 +310,7 @@ class _Reduction:
             upper[k] = upper_bound(own, losses, least, comparison.rows, hard=columns.loss is None)
             found = lower_bound(columns.side(k, signs, costs), model.duals[:, k], whole, reach, float(upper[k]))
             lower[k] = max(0.0, found)
-        return Machine(model.duals, model.offsets, lower, upper)
+        return Machine(model.duals, model.offsets, lower, upper, np.ones(len(columns)))
 
     def _sample_weights(self) -> Array:
         """Sample weights (m,) of the coreset's rows."""

@@ -87,6 +87,7 @@ def render(model: Json, run: Json, records: Sequence[Json], *, name: str = "MODE
         "working_set": run.get("working_set") or {},
         "several": len(view["classes"]) > 2,
         "reduced": reduced,
+        "bound": view["parameters"].get("relative_margin"),
         "distance": precision_for(None, reduced.get("distance")).up(reduced.get("distance")),
     }
     words = [label_text(label) for label in model["classes"]]

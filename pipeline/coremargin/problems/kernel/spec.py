@@ -13,9 +13,11 @@ from coremargin.problems.fleet.spec import Folds, FoldSeed, check_folds
 from coremargin.problems.job import TrainJob, check_gammas, parse_gamma
 from coremargin.problems.soft.spec import (
     COST,
+    BoundOfDecisions,
     ClassWeights,
     check_class_weight,
     check_costs,
+    check_relative_margin,
     check_without_loss,
     loss_parameters,
     numbers_of,
@@ -160,18 +162,22 @@ class KernelSpec(KernelOptions, frozen=True, kw_only=True):
     """Options of all machines with kernels: two classes are one column, with classes "ovr" each class is one.
 
     Without a loss the margin is hard. The value of a loss is 1/2 ||f||^2 + C sum loss, summed over the classes.
+    relative_margin: bound of the decision values of all rows in each column, with the hinge.
     """
 
     loss: Annotated[Loss | None, Meta(description="For noisy rows; without a loss: hard margin.")] = None
     C: Any = None
     class_weight: ClassWeights = None
     classes: Literal["ovr"] | None = None
+    relative_margin: BoundOfDecisions | None = None
 
     def __post_init__(self) -> None:
         """Raises ValueError for options out of range, or of another kernel."""
         super().__post_init__()
         check_costs(self.costs)
         check_class_weight(self.class_weight)
+        if self.relative_margin is not None:
+            check_relative_margin(self.relative_margin, self.loss)
         if self.loss is None:
             check_without_loss(self.C, self.class_weight)
 
@@ -183,7 +189,10 @@ class KernelSpec(KernelOptions, frozen=True, kw_only=True):
     def parameters_of(self, cost: float, gamma: str | float) -> dict[str, Any]:
         """The parameters in the record of a model with this C and gamma."""
         shared = super().parameters() | self.kernel_parameters(gamma) | {"classes": self.classes}
-        return shared if self.loss is None else shared | loss_parameters(self.loss, cost, self.class_weight)
+        if self.loss is None:
+            return shared
+        bound = {} if self.relative_margin is None else {"relative_margin": self.relative_margin}
+        return shared | loss_parameters(self.loss, cost, self.class_weight) | bound
 
 
 class KernelJob(KernelSpec, frozen=True, kw_only=True):

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from msgspec import Meta
-
-from coremargin.formats.limits import LARGEST_RELATIVE_MARGIN
 from coremargin.problems.common import messages
 from coremargin.problems.common.one_model import TwoClassKind
-from coremargin.problems.soft.spec import LossJob
+from coremargin.problems.soft.spec import BoundOfDecisions, LossJob, check_relative_margin
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.models.model import Model
     from coremargin.models.single import SingleModel
-    from coremargin.problems.common.messages import Pairs
     from coremargin.problems.kind import Outcome
     from coremargin.problems.relative_margin.relative_margin import RelativeMargin, RelativeMarginState
 
@@ -27,28 +23,15 @@ class RelativeMarginJob(LossJob, frozen=True, kw_only=True):
 
     loss: Literal["hinge"] | None = None
     C: float | tuple[float, ...] | None = None  # type: ignore[assignment]
-    relative_margin: Annotated[
-        float,
-        Meta(
-            description="With --loss hinge: bound of the decision values of all rows, above 1.",
-            extra={"metavar": "B"},
-        ),
-    ]
+    relative_margin: BoundOfDecisions
 
     def __post_init__(self) -> None:
         """Raises ValueError for values out of range."""
-        if not 1 < self.relative_margin <= LARGEST_RELATIVE_MARGIN:  # NaN is none
-            raise ValueError(
-                f"relative_margin: expected a number above 1, up to {LARGEST_RELATIVE_MARGIN:g}, as decision values of "
-                f"rows without a loss are beyond -1 and 1; found {self.relative_margin}"
-            )
-        if self.loss is None:
-            raise ValueError(
-                "relative_margin: a hard margin has none; give loss 'hinge' too, or leave relative_margin out"
-            )
+        check_relative_margin(self.relative_margin, self.loss)
         if isinstance(self.C, tuple):
             raise ValueError(
-                f"C: expected one, found {list(self.C)}: with a relative margin every value of C takes a job of its own"
+                f"C: expected one, found {list(self.C)}: with a relative margin every value of C takes a job of its "
+                f"own, or give kernel 'linear', with which several are trained together"
             )
         super().__post_init__()
 
@@ -57,24 +40,13 @@ class RelativeMarginJob(LossJob, frozen=True, kw_only=True):
         return {**super().parameters(), "relative_margin": self.relative_margin}
 
 
-class RelativeValueClaims(messages.ValueClaims):
-    """The value of a hypothesis that keeps all rows within the bound."""
-
-    def verdict(self, outcome: Outcome, model: SingleModel, epsilon: float, thing: str) -> list[str]:
-        """Adds the bound to what is certified."""
-        bound = f"{model.parameters['relative_margin']:g}"
-        return super().verdict(outcome, model, epsilon, f"{thing} with decision values from -{bound} to {bound}")
+class HyperplaneClaims(messages.RelativeValueClaims):
+    """The value of a hyperplane that keeps all rows within the bound."""
 
     def driver_memory(self, outcome: Outcome, model: SingleModel) -> tuple[str, str]:
         """The rows that the last scan sent."""
         sent = f"{outcome.run['working_set_rows']:,} rows near the margin and the bound were sent one by one"
         return "rows", f"{sent}, the others as sums; the proof names {model.certificate.coreset_rows:,} of them"
-
-    def describe(self, model: SingleModel, rows: str) -> Pairs:
-        """Adds the bound."""
-        bound = model.parameters["relative_margin"]
-        loss, *others = super().describe(model, rows)
-        return [loss, ("relative margin", f"decision values of {rows} from -{bound:g} to {bound:g}"), *others]
 
 
 class RelativeMarginKind(TwoClassKind[RelativeMarginJob, "RelativeMargin"]):
@@ -86,8 +58,8 @@ class RelativeMarginKind(TwoClassKind[RelativeMarginJob, "RelativeMargin"]):
     selected_by = 'give relative_margin, loss "hinge", one C and two classes'
 
     def matches(self, options: Mapping[str, Any]) -> bool:
-        """Whether there is a bound. Other options that the job cannot have are errors."""
-        return options.get("relative_margin") is not None
+        """Whether there is a bound and no kernel. Other options that the job cannot have are errors."""
+        return options.get("relative_margin") is not None and "kernel" not in options
 
     def problem(self, job: RelativeMarginJob, source: Source) -> RelativeMargin:
         """The problem on these rows."""
@@ -104,9 +76,9 @@ class RelativeMarginKind(TwoClassKind[RelativeMarginJob, "RelativeMargin"]):
             job.sample,
         )
 
-    def claims(self, model: Model) -> RelativeValueClaims:
+    def claims(self, model: Model) -> HyperplaneClaims:
         """A value."""
-        return RelativeValueClaims()
+        return HyperplaneClaims()
 
     def facts(self, problem: RelativeMargin, state: RelativeMarginState) -> dict[str, Any]:
         """Why the run ended, and the histogram of decision values of the last scan."""
