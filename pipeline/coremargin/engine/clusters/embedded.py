@@ -98,6 +98,8 @@ def start_embedded(
     with ExitStack() as stack:
         stack.enter_context(_tidy_environment())
         stack.enter_context(_workers_without_main())
+        # read when a worker is lost: on a busy machine, one that was killed needs longer than Dask's 15 s to come back
+        stack.enter_context(dask.config.set({"distributed.deploy.lost-worker-timeout": "10 minutes"}))
         with dask.config.set(settings(worker_ttl_s)):
             start, cluster, client = _started(
                 start_timeout_s,
