@@ -19,7 +19,6 @@ from coremargin.data.row_selection import index_of
 from coremargin.data.rows import as_rows
 from coremargin.data.sparse import as_sparse_rows, csr_slice
 from coremargin.data.statistics import ChunkStatistics, measure
-from coremargin.data.storage import stored_bytes
 from coremargin.data.store import Store
 from coremargin.data.weights import as_weights
 from coremargin.errors import BadRow, DamagedChunk, StoreError, raise_if_limit
@@ -75,7 +74,7 @@ def look_at_earlier(store: Store, pool: ThreadPoolExecutor, workers: int) -> tup
             for wrong in in_order(pool, look, sorted(n for _, n in new), workers + 2):
                 damaged += wrong
             seen, folders = seen | new, folders | unseen
-            more += sum(stored_bytes(store.storage, name) for name in unseen)
+            more += sum(store.storage.stored_bytes(name) for name in unseen)
     return damaged, more
 
 

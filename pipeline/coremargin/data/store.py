@@ -17,7 +17,6 @@ from coremargin.data.manifest import Manifest
 from coremargin.data.maps import MAP_BYTES
 from coremargin.data.readers import CsrReader, Readers, ones, readers_of
 from coremargin.data.sizes import scanned_bytes
-from coremargin.data.storage import stored_bytes
 from coremargin.data.storages import open_storage
 from coremargin.errors import DamagedChunk
 from coremargin.formats.columns import read_stored
@@ -198,12 +197,12 @@ class Store:
     @cached_property
     def compressed_bytes(self) -> int:
         """Bytes of the objects that hold rows, labels and weights."""
-        return sum(stored_bytes(self.storage, name) for name in self.arrays)
+        return sum(self.storage.stored_bytes(name) for name in self.arrays)
 
     @cached_property
     def stored_bytes(self) -> int:
         """Bytes of all objects of the store."""
-        return stored_bytes(self.storage)
+        return self.storage.stored_bytes()
 
     @property
     def compression(self) -> str:

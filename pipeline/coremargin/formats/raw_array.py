@@ -17,10 +17,18 @@ from coremargin.formats.storage import MISSING, read_object_bytes
 from coremargin.formats.zarr_metadata import Bytes, Crc32c, Endian, read_array_metadata
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from coremargin.formats.storage import ReadableStorage
 
 CRC_BYTES = 4
 _CODECS = [Bytes(configuration=Endian(endian="little")), Crc32c()]
+
+
+def preload_raw_arrays(storage: ReadableStorage, arrays: Iterable[tuple[str, int]]) -> None:
+    """Fetch what is read first of arrays, each given by its key and its number of dimensions, at once."""
+    keys = [(array, f"c.0{'.0' * (dimensions - 1)}") for array, dimensions in arrays]
+    storage.preload(f"{array}/{name}" for array, chunk in keys for name in ("zarr.json", chunk))
 
 
 def read_raw_array(

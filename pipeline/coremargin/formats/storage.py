@@ -7,7 +7,7 @@ storage: FileNotFoundError or NotADirectoryError where there is no such object.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import BinaryIO, Protocol
 
@@ -29,6 +29,9 @@ class ReadableStorage(Protocol):
 
     def exists(self, key: str = "") -> bool:
         """Whether there is an object, or anything below such a prefix."""
+
+    def preload(self, keys: Iterable[str]) -> None:
+        """Fetch small objects at once, each for its next ``open``, where requests take long; some may be missing."""
 
 
 @contextmanager

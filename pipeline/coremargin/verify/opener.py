@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 
@@ -31,6 +31,9 @@ class _Folder:
     def exists(self, key: str = "") -> bool:
         """Whether there is a file or folder."""
         return (self.path / key).exists()
+
+    def preload(self, keys: Iterable[str]) -> None:
+        """Files are read as they are opened."""
 
 
 def open_store(store: str | os.PathLike[str] | ReadableStorage) -> ReadableStorage:
