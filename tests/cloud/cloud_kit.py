@@ -172,7 +172,8 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command == "HEAD":
             return
         if fail and len(data) >= LARGE and faults.happens("flip"):
-            data = data[: len(data) // 2] + bytes([data[len(data) // 2] ^ 4]) + data[len(data) // 2 + 1 :]
+            at = faults.random.randrange(len(data))
+            data = data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :]
         with suppress(ConnectionError):
             if fail and faults.happens("reset"):
                 self.wfile.write(data[: len(data) // 2])

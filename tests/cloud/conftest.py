@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,8 @@ from coremargin.formats.location import Location, location
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from click.testing import Result
 
     from cloud_kit import BucketServer
     from coremargin.data.store import Store
@@ -27,6 +30,12 @@ def credentials(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPa
     nothing = str(tmp_path_factory.getbasetemp() / "none")
     monkeypatch.setenv("AWS_CONFIG_FILE", nothing)
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", nothing)
+
+
+@pytest.fixture
+def run(run_cli: Callable[..., Result]) -> Callable[..., Result]:
+    """``run("info", address)``: a command, whatever its exit code."""
+    return partial(run_cli, exit_code=None)
 
 
 @pytest.fixture(scope="session")

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from coremargin.formats.store_record import CommitRecord
 
 
+_REQUESTS = 16  # chunks that are fetched at a time
 _File = tuple[str, int]  # folder of an array, and number of a chunk
 
 
@@ -74,7 +75,7 @@ def look_at_earlier(store: Store, pool: ThreadPoolExecutor, workers: int) -> tup
             for wrong in in_order(pool, look, sorted(n for _, n in new), workers + 2):
                 damaged += wrong
             seen, folders = seen | new, folders | unseen
-            more += sum(store.storage.stored_bytes(name) for name in unseen)
+            more += sum(store.storage.stored_bytes(name) for name in unseen if store.storage.lists)
     return damaged, more
 
 
@@ -257,7 +258,7 @@ def check_store(
     for name in store.arrays:
         check_opens(store.storage, name)
     damaged = _bad_columns(store) or bad_keys(store)
-    workers = workers or len(os.sched_getaffinity(0))
+    workers = workers or (_REQUESTS if store.storage.remote else len(os.sched_getaffinity(0)))
     with ThreadPoolExecutor(workers, thread_name_prefix="coremargin-check") as pool:
         together = _SPARSE_SLICE if store.sparse else _SLICE
         for start in range(0, store.chunks, together):

@@ -50,7 +50,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 class LocalStorage:
     """The files below a folder."""
 
-    remote = False
+    remote, lists = False, True
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.name = os.fspath(folder)

@@ -35,7 +35,7 @@ _MOST_BYTES = 1 << 62  # as far as this process knows
 class InMemoryStorage:
     """Objects in a dictionary."""
 
-    remote = False
+    remote, lists = False, True
 
     _known: ClassVar[dict[str, InMemoryStorage]] = {}
     _tags = count(1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
 
@@ -23,16 +23,38 @@ from coremargin.errors import DamagedChunk, raise_if_limit
 from coremargin.maths.rows import take
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from coremargin.data.layout import ArrayLayout, ObjectPart
     from coremargin.data.manifest import Manifest
     from coremargin.data.statistics import ChunkScalars
-    from coremargin.data.storage import Tag
+    from coremargin.data.storage import Storage, Tag
 
     Tags = tuple[Tag, ...]
 
     from scipy.sparse import csr_array
+
+
+R = TypeVar("R")
+_TRANSFERS = 4  # of a chunk that comes damaged in another way each time
+
+
+def _undamaged(read: Callable[[int], R], chunk: int, storage: Storage, forget: Callable[[], None] | None = None) -> R:
+    """``read(chunk)``; what is transferred is read again until it is right, or damaged in the same way twice.
+
+    forget: called before it is read again. Raises DamagedChunk.
+    """
+    before = ""
+    for _ in range(_TRANSFERS):
+        try:
+            return read(chunk)
+        except DamagedChunk as error:
+            if not storage.remote or str(error) == before:
+                raise
+            before = str(error)  # with the checksum that was found
+            if forget is not None:
+                forget()
+    return read(chunk)
 
 
 class ArrayReader:
@@ -47,12 +69,7 @@ class ArrayReader:
 
     def read(self, chunk: int) -> np.ndarray:
         """Rows (n, *tail) of a chunk, read-only. Raises DamagedChunk."""
-        try:
-            return self._read_once(chunk)
-        except DamagedChunk:
-            if not self.layout.storage.remote:
-                raise
-            return self._read_once(chunk)  # it may have been damaged on its way only
+        return _undamaged(self._read_once, chunk, self.layout.storage)
 
     def _read_once(self, chunk: int) -> np.ndarray:
         if not self.layout.encoding.raw:
@@ -93,12 +110,7 @@ class ArrayReader:
     def reread(self, chunk: int) -> np.ndarray:
         """Read every byte of a chunk's object, and check object and rows whatever was trusted before."""
         self._trusted.pop(chunk, None)
-        try:
-            return self._decoded(chunk)
-        except DamagedChunk:
-            if not self.layout.storage.remote:
-                raise
-            return self._decoded(chunk)
+        return _undamaged(self._decoded, chunk, self.layout.storage)
 
     def _decoded(self, chunk: int) -> np.ndarray:
         buffer = self._buffers.take("chunk", self.layout.chunk_bytes)
@@ -256,14 +268,11 @@ class CsrReader:
 
     def read(self, chunk: int) -> csr_array:
         """Rows (n, d) of a chunk, read-only. Raises DamagedChunk."""
-        try:
-            return self._read_once(chunk)
-        except DamagedChunk:
-            if not self._data.layout.storage.remote:
-                raise
-            for reader in (self._data, self._indices, self._indptr):
-                reader.forget()
-            return self._read_once(chunk)  # it may have been damaged on its way only
+        return _undamaged(self._read_once, chunk, self._data.layout.storage, self._forget)
+
+    def _forget(self) -> None:
+        for reader in (self._data, self._indices, self._indptr):
+            reader.forget()
 
     def _read_once(self, chunk: int) -> csr_array:
         low, high = int(self._starts[chunk]), int(self._starts[chunk + 1])

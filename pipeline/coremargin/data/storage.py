@@ -108,6 +108,10 @@ class Storage(ReadableStorage, Protocol):
     def remote(self) -> bool:
         """Whether each read transfers the bytes anew: it takes long, and they may be damaged on their way."""
 
+    @property
+    def lists(self) -> bool:
+        """Whether it knows its objects: a web server does not."""
+
     def tag(self, key: str) -> Tag:
         """Of an object as it is now. Raises OSError."""
 

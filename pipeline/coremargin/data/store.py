@@ -196,7 +196,9 @@ class Store:
 
     @cached_property
     def compressed_bytes(self) -> int:
-        """Bytes of the objects that hold rows, labels and weights."""
+        """Bytes of the objects that hold rows, labels and weights; where none are listed those of the rows."""
+        if not self.storage.lists:
+            return self.nbytes
         return sum(self.storage.stored_bytes(name) for name in self.arrays)
 
     @cached_property

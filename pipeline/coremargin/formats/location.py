@@ -51,9 +51,9 @@ class Location(str):  # noqa: SLOT000 - it has a dictionary, for its options
         return type(self), (str(self), self.options)
 
     @property
-    def remote(self) -> bool:
-        """Whether this is an address."""
-        return is_remote(self)
+    def words(self) -> list[str]:
+        """The options on a command line."""
+        return [word for name, value in self.options.items() for word in ("--storage-option", f"{name}={value}")]
 
 
 def is_remote(given: object) -> bool:

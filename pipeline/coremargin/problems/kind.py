@@ -192,7 +192,8 @@ def suggest_loss(loss: str, *, instead_of: str = "") -> str:
 
 def describe_verify(job: TrainJob) -> str:
     """The command that verifies the model."""
-    return f"check   {shlex.join(['coremargin', 'verify', str(job.out), str(job.store), *job.said_again])}"
+    words = ["coremargin", "verify", str(job.out), str(job.store), *job.store.words, *job.said_again]
+    return f"check   {shlex.join(words)}"
 
 
 class Command(ABC, Generic[A]):

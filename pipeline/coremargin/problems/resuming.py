@@ -29,7 +29,8 @@ def option_name(name: str, *, turned: bool = False) -> str:
 
 def resume_words(job: TrainJob) -> list[str]:
     """The command that resumes a job until it is proven: all its options except limits."""
-    return ["coremargin", "train", str(job.store), "--out", str(job.out), *option_words(job), "--resume"]
+    words = ["coremargin", "train", str(job.store), "--out", str(job.out), *job.store.words]
+    return [*words, *option_words(job), "--resume"]
 
 
 def option_words(job: Spec) -> list[str]:
