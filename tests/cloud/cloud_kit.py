@@ -7,7 +7,6 @@ endpoint.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import os
 import random
 import re
@@ -33,6 +32,7 @@ KEYS = {
     "AWS_SECRET_ACCESS_KEY": "planted/secret+0123456789",
     "AWS_REGION": "us-east-1",
 }
+_STATUS = {"PermanentRedirect": 301, "AuthorizationHeaderMalformed": 400, "ExpiredToken": 400}
 LARGE = 1 << 14  #: bytes from which on answers may be flipped
 
 
@@ -115,7 +115,7 @@ class _Handler(BaseHTTPRequestHandler):
             return self.refuse(503, "SlowDown")
         code = served.allow(self.headers.get("Authorization", ""))
         if code:
-            return self.refuse(403, code)
+            return self.refuse(_STATUS.get(code, 403), code)
         if not (served.root / key.split("/")[0]).is_dir():
             return self.refuse(404, "NoSuchBucket")
         if "list-type" in (query := parse_qs(address.query)):
@@ -123,8 +123,8 @@ class _Handler(BaseHTTPRequestHandler):
         path = served.root / key
         if not path.is_file():
             return self.refuse(403, "AccessDenied") if served.hidden else self.refuse(404, "NoSuchKey")
-        data = path.read_bytes()
-        tag, size = hashlib.md5(data, usedforsecurity=False).hexdigest(), len(data)
+        status_of, data = path.stat(), path.read_bytes()
+        tag, size = f"{status_of.st_ino:x}-{status_of.st_mtime_ns:x}", len(data)
         status, extra = 200, {}
         wanted = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
         if wanted:

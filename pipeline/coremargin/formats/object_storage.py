@@ -187,15 +187,15 @@ class ObjectReader:
                 f"{self.name}: no credentials found; set the environment variables of the service, a profile or a "
                 "role, or --storage-option skip_signature=true for a public bucket"
             )
+        if code in _REGION or "edirect" in str(error):
+            return RunError(
+                f"{self.name}: the bucket is in another region; give --storage-option region=NAME or AWS_REGION"
+            )
         if isinstance(error, refused.UnauthenticatedError | refused.PermissionDeniedError) or code in _DENIED:
             return RunError(
                 f"{place}: access denied ({code or 'permission'}), with {self._credentials.source}, or there is no "
                 "such object and no right to list; give the right to read and list, use other credentials, or "
                 "--storage-option skip_signature=true for a public bucket"
-            )
-        if code in _REGION or "edirect" in str(error):
-            return RunError(
-                f"{self.name}: the bucket is in another region; give --storage-option region=NAME or AWS_REGION"
             )
         if code in ("InvalidRange", "416"):
             return OSError(22, "it ends before these bytes", place)
