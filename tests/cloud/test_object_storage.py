@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle  # noqa: TID251 - as Dask sends handles to workers
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,8 @@ from scipy.sparse import csr_array
 
 import coremargin
 from cloud_kit import upload
-from coremargin.data.object_storage import ObjectStorage, prefetcher
+from coremargin.data import object_storage
+from coremargin.data.object_storage import ObjectStorage, Prefetcher, prefetcher
 from coremargin.data.storages import open_storage
 from coremargin.data.store import Store
 from coremargin.data.synth import Recipe, synth
@@ -208,3 +210,46 @@ def test_nothing_is_written(place: Location) -> None:
             refused()
     with pytest.raises(DataError):
         coremargin.load(place)
+
+
+def test_memory_for_what_is_fetched_ahead_is_bounded(
+    place: Location, server: BucketServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However much is requested, by several threads; whatever has no room is fetched when it is read."""
+    most = 5 * 20_000
+    limited, held = Prefetcher(lambda: most), list[int]()
+    monkeypatch.setattr(object_storage, "prefetcher", limited)
+    store = Store.open(place)
+    store.readers()
+    server.faults.delay = 0.005
+
+    def read(first: int) -> None:
+        parts = [part for chunk in range(first, 40, 2) for part in store.objects(chunk)]
+        with store.storage.fetching([(part.key, part.start, part.nbytes) for part in parts]):
+            for chunk in range(first, 40 if first else 20, 2):  # one of them ends before it has read all
+                store.read(chunk)
+                held.append(limited.held_bytes)
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(read, (0, 1)))
+    assert 0 < max(held) <= most
+    for _ in range(100):  # what was being fetched when its reader ended
+        if not limited.held_bytes:
+            break
+        time.sleep(0.05)
+    assert limited.held_bytes == 0
+
+
+def test_two_of_three_copies_are_no_store(place: Location, rows: Store, server: BucketServer) -> None:
+    """What a tool has copied by half is refused by the name of what is missing, at the latest where it is read."""
+    (rows.path / "blocks/000000/digest/c.0").unlink()
+    with pytest.raises(StoreError, match=r"blocks/000000/digest/c\.0: statistics are missing"):
+        Store.open(place).scalars()
+
+
+def test_a_retraining_and_a_proof_from_python(place: Location, rows: Store, tmp_path: Path) -> None:
+    """Take the options of an address."""
+    coremargin.train(rows, out=tmp_path / "a.model", epsilon=0.01)
+    made = coremargin.retrain(tmp_path / "a.model", str(place), out=tmp_path / "b.model", storage_options=place.options)
+    assert made.status == "certified"
+    assert coremargin.verify(tmp_path / "b.model", str(place), storage_options=place.options).ok

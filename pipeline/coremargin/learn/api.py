@@ -314,6 +314,7 @@ def retrain(  # noqa: PLR0913 - a model, its rows and where to; all but two with
     cluster: str | os.PathLike[str] | None = None,
     begin: Begin = "new",
     overwrite: bool = False,
+    storage_options: Mapping[str, str] | None = None,
     on_round: Callable[[dict[str, Any]], None] | None = None,
     **parameters: Any,
 ) -> AnyModel:
@@ -340,6 +341,8 @@ def retrain(  # noqa: PLR0913 - a model, its rows and where to; all but two with
         As for ``train``.
     overwrite : bool, default False
         Replace an existing model, such as the earlier one.
+    storage_options : mapping, optional
+        Options of the address of a store in object storage, as for ``Store.open``.
     on_round : callable, optional
         Called with the record of each round (a dict).
     **parameters
@@ -369,7 +372,7 @@ def retrain(  # noqa: PLR0913 - a model, its rows and where to; all but two with
         raise UsageError(f"begin: expected 'new', 'resume' or 'restart', got {begin!r}")
     spec = {
         "model": local_path(model),
-        "store": location(store),
+        "store": location(store, storage_options),
         "out": local_path(out or "model"),
         "kernel": _kernel_name(kernel),
         **_as_plain_values(parameters),
