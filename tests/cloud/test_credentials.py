@@ -6,6 +6,7 @@ import re
 import stat
 import sys
 import time
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,7 +19,6 @@ from coremargin.formats.location import location
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from datetime import timedelta
     from pathlib import Path
 
     from cloud_kit import BucketServer
@@ -70,8 +70,8 @@ def test_credentials_that_expire_are_renewed(
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     (tmp_path / "config").write_text(f"[default]\ncredential_process = {program}\n")
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
-    lasts: timedelta = object_storage._CREDENTIALS_LAST * 0
-    monkeypatch.setattr(object_storage, "_CREDENTIALS_LAST", lasts)
+    # obstore asks again five minutes before credentials expire: here after half a second, not after half a minute
+    monkeypatch.setattr(object_storage, "_CREDENTIALS_LAST", timedelta(minutes=5, seconds=0.5))
     seen = set[str]()
 
     def allow(header: str) -> str:

@@ -36,7 +36,6 @@ from coremargin.formats.campaign import (
     read_campaign,
 )
 from coremargin.formats.current_answers import CurrentAnswers
-from coremargin.formats.local_path import local_path
 from coremargin.formats.location import Location
 from coremargin.formats.plain_file import read_plain
 from coremargin.formats.strict_json import LARGEST
@@ -89,7 +88,6 @@ def create_campaign(job: ActiveJob, rules: Rules, examples: Iterable[Annotation]
             raise UsageError(
                 f"{job.out}: {there}; continue it (`coremargin active status` shows how), or choose another place"
             )
-        local_path(job.store)  # an address is refused: questions read single rows, again and again
         store = Store.open(job.store)
         if not store.rows:
             raise StoreError(f"{job.store}: expected rows, found an empty store; ingest some first")

@@ -105,10 +105,11 @@ class Prefetcher:
                 self._pool = ThreadPoolExecutor(REQUESTS, thread_name_prefix="coremargin-fetch")
             while self._waiting:
                 part = self._waiting[0]
-                if not part.over and self._held + part.nbytes > self._most:
+                needed = not part.over and part.nbytes <= self._most
+                if needed and self._held + part.nbytes > self._most:
                     return
                 self._waiting.popleft()
-                if not part.over:
+                if needed:
                     self._held += part.nbytes
                     part.started = self._pool.submit(part.fetch)
 

@@ -50,11 +50,6 @@ class Location(str):  # noqa: SLOT000 - it has a dictionary, for its options
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (str(self), self.options)
 
-    @property
-    def words(self) -> list[str]:
-        """The options on a command line."""
-        return [word for name, value in self.options.items() for word in ("--storage-option", f"{name}={value}")]
-
 
 def is_remote(given: object) -> bool:
     """Whether this is an address of an object storage or a web server, also where pathlib took one of its slashes."""
@@ -107,6 +102,12 @@ def storage_options(given: Mapping[str, object]) -> dict[str, str]:
                 raise UsageError("storage option endpoint: expected http:// or https:// and a host, without user")
         found[name] = text
     return found
+
+
+def storage_words(store: str | os.PathLike[str]) -> list[str]:
+    """The options of a location on a command line."""
+    options = store.options if isinstance(store, Location) else {}
+    return [word for name, value in options.items() for word in ("--storage-option", f"{name}={value}")]
 
 
 def parse_storage_options(words: Iterable[str]) -> dict[str, str]:

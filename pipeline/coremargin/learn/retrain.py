@@ -25,7 +25,7 @@ from coremargin.data.view import root
 from coremargin.engine.checkpoint import identity_then
 from coremargin.engine.problem import CannotWarmStart, WarmStarts
 from coremargin.errors import CoremarginError, DataError, SpecError, UsageError
-from coremargin.formats.location import Location
+from coremargin.formats.location import Location, storage_words
 from coremargin.formats.plain_file import read_plain
 from coremargin.formats.run_record import RUN
 from coremargin.formats.strict_json import LARGEST, read_object
@@ -198,7 +198,7 @@ def prepare_retraining(retrain: RetrainJob, begin: Begin = "new") -> Retraining:
     if begin == "resume" and folder == Path(os.path.abspath(retrain.out)) and model.store_digest == store.digest:
         digest = identity_then(retrain.out).get("parent", digest)  # killed after it had replaced its parent
     words = ["coremargin", "retrain", str(retrain.model), str(retrain.store), "--out", str(retrain.out)]
-    words += retrain.store.words
+    words += storage_words(retrain.store)
     resume = (*words, *option_words(retrain), "--resume")
     return Retraining(job=job, path=folder, model=model, digest=digest, resume=resume)
 

@@ -8,6 +8,7 @@ from msgspec.structs import fields, replace
 
 from coremargin.engine.clusters.specs import ADDRESSES
 from coremargin.formats.local_path import local_path
+from coremargin.formats.location import storage_words
 from coremargin.spec import Size, Spec
 from coremargin.units import exact_size
 
@@ -29,7 +30,7 @@ def option_name(name: str, *, turned: bool = False) -> str:
 
 def resume_words(job: TrainJob) -> list[str]:
     """The command that resumes a job until it is proven: all its options except limits."""
-    words = ["coremargin", "train", str(job.store), "--out", str(job.out), *job.store.words]
+    words = ["coremargin", "train", str(job.store), "--out", str(job.out), *storage_words(job.store)]
     return [*words, *option_words(job), "--resume"]
 
 
