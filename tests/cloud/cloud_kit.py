@@ -59,14 +59,14 @@ class BucketServer:
     """The folders of a folder as buckets, by the requests of S3 that readers send.
 
     allow: called with the authorization header of a request, returns "" or the code of a refusal. requests: method and
-    key of each; busiest: of how many at a time. hidden: whether listing is refused.
+    key of each; busiest: of how many at a time. hidden: whether listing is refused; ranges: whether parts are sent.
     """
 
     def __init__(self, root: Path) -> None:
         self.root, self.faults = root, Faults()
         self.allow: Callable[[str], str] = lambda header: ""
         self.requests: list[tuple[str, str]] = []
-        self.hidden = False
+        self.hidden, self.ranges = False, True
         self.running = self.busiest = 0
         self.counting = threading.Lock()
         self._server = _Server(("127.0.0.1", 0), _Handler)
@@ -126,7 +126,8 @@ class _Handler(BaseHTTPRequestHandler):
         status_of, data = path.stat(), path.read_bytes()
         tag, size = f"{status_of.st_ino:x}-{status_of.st_mtime_ns:x}", len(data)
         status, extra = 200, {}
-        wanted = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
+        given = self.headers.get("Range", "") if served.ranges else ""
+        wanted = re.fullmatch(r"bytes=(\d+)-(\d*)", given)
         if wanted:
             start, stop = int(wanted[1]), min(size, int(wanted[2]) + 1 if wanted[2] else size)
             if start >= size:

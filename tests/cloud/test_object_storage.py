@@ -253,3 +253,19 @@ def test_a_retraining_and_a_proof_from_python(place: Location, rows: Store, tmp_
     made = coremargin.retrain(tmp_path / "a.model", str(place), out=tmp_path / "b.model", storage_options=place.options)
     assert made.status == "certified"
     assert coremargin.verify(tmp_path / "b.model", str(place), storage_options=place.options).ok
+
+
+def test_a_server_without_ranges(place: Location, server: BucketServer) -> None:
+    """Is refused as such: it would send all of an object for a part."""
+    server.ranges = False
+    store = Store.open(place)
+    with pytest.raises(RunError, match="supports ranges"):
+        store.read(0)
+
+
+def test_requester_pays(at: Callable[..., Location], rows: Store, server: BucketServer) -> None:
+    """Is said in every request."""
+    server.allow = lambda header: "" if "x-amz-request-payer" in header else "AccessDenied"
+    assert Store.open(at("rows.zarr", requester_pays="true")).read(0)[0].shape == rows.read(0)[0].shape
+    with pytest.raises(RunError, match="AccessDenied"):
+        Store.open(at("rows.zarr"))

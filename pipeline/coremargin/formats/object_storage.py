@@ -199,6 +199,11 @@ class ObjectReader:
             )
         if code in ("InvalidRange", "416"):
             return OSError(22, "it ends before these bytes", place)
+        if "non-partial response" in str(error):
+            return RunError(
+                f"{place}: this server sends whole objects where parts of them were requested; use one that supports "
+                "ranges (RFC 9110), or a copy on this machine"
+            )
         reason = f"error {code}" if code else "no answer"
         return RunError(
             f"{place}: {reason} from the storage service, after {_RETRIES['max_retries']} tries; see whether it "
