@@ -21,7 +21,7 @@ import msgspec
 import tomli_w
 from msgspec import inspect
 
-from coremargin.errors import SpecError, raise_if_limit
+from coremargin.errors import SpecError, UsageError, raise_if_limit
 from coremargin.formats.local_path import local_path
 from coremargin.formats.location import Location, is_remote, location
 from coremargin.formats.strict_json import LARGEST, cut, deeper
@@ -148,11 +148,16 @@ def convert(data: Mapping[str, Any], kind: type[T], *, where: str = "spec", base
         if wanted is Path:
             return _path(value, folder)
         if wanted is Location:
-            return _location(value, folder)
+            try:
+                return _location(value, folder)
+            except UsageError as error:
+                raise _Refused(str(error)) from None
         raise NotImplementedError(f"no reader for {wanted}")
 
     try:
         return msgspec.convert(data, kind, dec_hook=decode)
+    except _Refused as error:  # without the value, which may contain what somebody took for an option: a secret
+        raise SpecError(f"{where}: store: {error}") from None
     except msgspec.ValidationError as error:
         info = inspect.type_info(kind)  # takes longer than the conversion
         _check_keys(data, info, where, ())
@@ -171,6 +176,10 @@ def _path(value: Any, folder: Path) -> Path:
     if value.startswith("./") and path.is_absolute():  # without the ./ it would be absolute
         path = Path(os.path.abspath(folder / value))
     return Path(os.path.normpath(folder / path))
+
+
+class _Refused(Exception):
+    """A location that is refused; msgspec passes what is no ValueError."""
 
 
 def _location(value: Any, folder: Path) -> Location:

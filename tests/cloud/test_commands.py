@@ -207,6 +207,32 @@ def test_other_commands_refuse_addresses(
     assert sorted(tmp_path.rglob("*")) == before
 
 
+@pytest.mark.parametrize(
+    ("store", "message"),
+    [
+        ('{ address = "s3://b/r", aws_secret_access_key = "hidden" }', "credentials are no options"),
+        ('"s3://key:hidden@b/r"', "without user and password"),
+        ('{ address = "abfs://c:hidden@account/r" }', "without user and password"),
+        ('{ address = "s3://b/r", endpoint = "https://h?sig=hidden" }', "without user and query"),
+        ('{ region = "hidden" }', "not an address"),
+        ('{ address = "rows.zarr", region = "hidden" }', "not an address"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["train", "retrain"])
+def test_job_files_that_are_refused(
+    run: Callable[..., Result], tmp_path: Path, store: str, message: str, kind: str
+) -> None:
+    """By the name of the file, without what may be a secret."""
+    job = tmp_path / "job.toml"
+    model = 'model = "a"\n' if kind == "retrain" else ""
+    job.write_text(f'job = "{kind}"\n{model}out = "b"\nstore = {store}\n')
+    result = run("run", str(job))
+    assert result.exit_code == 2
+    assert message in result.output
+    assert "job.toml: store: " in result.output
+    assert "hidden" not in result.output
+
+
 def test_options_of_others() -> None:
     """Names that delta-rs, polars and s3fs use mean the same."""
     names = {"aws_endpoint_url": "http://h:1", "AWS_REGION": "eu-west-1", "anon": "True", "requester_pays": "yes"}

@@ -68,7 +68,7 @@ def location(given: str | os.PathLike[str], options: Mapping[str, str] | None = 
         return Location(os.fspath(local_path(given)))
     scheme, rest = found[1], found[2].rstrip("/")
     web, host = scheme in ("https", "http"), rest.split("/")[0]
-    if "@" in host and not scheme.startswith("abfs"):  # nothing of it is repeated
+    if "@" in host and (":" in host or not scheme.startswith("abfs")):  # nothing of it is repeated
         raise UsageError(
             f"{scheme}://: expected an address without user and password; set the environment variables of the "
             "service, a profile or a role instead"
@@ -98,8 +98,11 @@ def storage_options(given: Mapping[str, object]) -> dict[str, str]:
             text = "true" if text.lower() in _TRUE else "false"
         if name == "endpoint":
             address = urlsplit(text)
-            if address.scheme not in ("http", "https") or not address.hostname or "@" in address.netloc:
-                raise UsageError("storage option endpoint: expected http:// or https:// and a host, without user")
+            plain = address.scheme in ("http", "https") and address.hostname and not address.query
+            if not plain or "@" in address.netloc:
+                raise UsageError(
+                    "storage option endpoint: expected http:// or https:// and a host, without user and query"
+                )
         found[name] = text
     return found
 
