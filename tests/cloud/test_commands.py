@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+import coremargin
 from cloud_kit import KEYS
 from coremargin.data.amend import write_labels
 from coremargin.data.synth import Recipe, synth
@@ -262,3 +263,21 @@ def test_sparse_rows(run: Callable[..., Result], server: BucketServer, options: 
     assert run("train", "s3://buck/sparse.zarr", "--out", str(model), "--epsilon", "0.01", *options).exit_code == 0
     result = run("verify", str(model), "s3://buck/sparse.zarr", *options)
     assert result.exit_code == 0, result.output
+
+
+def test_a_server_that_changes_its_mind(rows: Store, place: Location, server: BucketServer, tmp_path: Path) -> None:
+    """Metadata that name another codec the second time are never opened by zarr-python."""
+    model = tmp_path / "rows.model"
+    coremargin.train(rows, out=model, epsilon=0.01)
+    file, asked = rows.path / "X/zarr.json", list[bytes]()
+    kept = file.read_bytes()
+
+    def change(header: str) -> str:
+        times = sum(key.endswith("X/zarr.json") for _, key in server.requests)
+        file.write_bytes(kept if times <= 1 else kept.replace(b'"bytes"', b'"evil"'))
+        asked.append(file.read_bytes())
+        return ""
+
+    server.allow = change
+    assert coremargin.verify(model, str(place), storage_options=place.options).ok
+    assert kept in asked

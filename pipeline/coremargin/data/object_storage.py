@@ -15,6 +15,7 @@ from functools import partial
 from threading import Lock as ThreadLock
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, TypeVar
 
+import msgspec
 import numpy as np
 
 from coremargin.data.machine_memory import available_bytes
@@ -22,6 +23,7 @@ from coremargin.data.storage import Entry, check_most, check_size
 from coremargin.errors import DataError, UsageError
 from coremargin.formats.object_storage import Fetched, ObjectReader
 from coremargin.formats.open_folder import incomplete
+from coremargin.formats.zarr_metadata import read_array_metadata
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -255,12 +257,12 @@ class ObjectStorage(ObjectReader):
         return _MOST_BYTES
 
     def zarr_node(self, key: str) -> Any:
-        """A copy of its metadata: chunks that are missing here are fill values to zarr-python."""
+        """Its metadata alone, as they were checked: a server might send others the second time."""
         from zarr.core.buffer.cpu import Buffer
         from zarr.storage import MemoryStore, StorePath
 
-        name = f"{key}/zarr.json"
-        return StorePath(MemoryStore({name: Buffer.from_bytes(bytes(self.fetch(name).data))}), key)
+        metadata = msgspec.json.encode(read_array_metadata(self, key))
+        return StorePath(MemoryStore({f"{key}/zarr.json": Buffer.from_bytes(metadata)}), key)
 
 
 class _NoLock:

@@ -9,14 +9,15 @@ import math
 import threading
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 from msgspec import UNSET
 from scipy.sparse import csr_array
 
 from coremargin.errors import DamagedChunk, StoreError, raise_if_limit
 from coremargin.formats.raw_array import CRC_BYTES
-from coremargin.formats.storage import MISSING, object_size, opened_object, read_object_bytes
-from coremargin.formats.zarr_metadata import LARGEST, Blosc, Crc32c, read_array_metadata, read_csr_group
+from coremargin.formats.storage import MISSING, object_size, opened_object
+from coremargin.formats.zarr_metadata import Blosc, Crc32c, read_array_metadata, read_csr_group
 from coremargin.verify.opener import is_fetched, zarr_node
 
 if TYPE_CHECKING:
@@ -51,7 +52,6 @@ class Files:
             kinds["weights"] = ("float64", self.rows, ())
         entries = None if record.file_entries is UNSET else record.file_entries
         self._fetched = is_fetched(store)
-        self._described: dict[str, bytes] = {}  # zarr.json of arrays whose objects are fetched
         store.preload(f"{name}/zarr.json" for name in kinds)
         self._metadata = {name: self._checked(name, *kind, entries) for name, kind in kinds.items()}
         self._arrays = {name: self._open(name) for name in kinds}
@@ -74,9 +74,8 @@ class Files:
         """The array; chunks: those that were fetched, by key, as zarr-python would read another one as fill values."""
         import zarr
 
-        if self._fetched and name not in self._described:
-            self._described[name] = read_object_bytes(self._store, f"{name}/zarr.json", LARGEST, error=StoreError)
-        objects = {f"{name}/zarr.json": self._described.get(name, b""), **(chunks or {})}
+        # The metadata that were checked: a server might send others the second time.
+        objects = {f"{name}/zarr.json": msgspec.json.encode(self._metadata[name]), **(chunks or {})}
         try:
             return zarr.open_array(zarr_node(self._store, name, objects), mode="r", zarr_format=3)
         except Exception as error:  # zarr raises various errors for bad metadata
