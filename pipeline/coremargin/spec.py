@@ -21,8 +21,9 @@ import msgspec
 import tomli_w
 from msgspec import inspect
 
-from coremargin.errors import SpecError, raise_if_limit
+from coremargin.errors import SpecError, UsageError, raise_if_limit
 from coremargin.formats.local_path import local_path
+from coremargin.formats.location import Location, is_remote, location
 from coremargin.formats.strict_json import LARGEST, cut, deeper
 from coremargin.units import exact_size, parse_seconds, parse_size, parse_size_with_unit
 
@@ -152,10 +153,17 @@ def convert(data: Mapping[str, Any], kind: type[T], *, where: str = "spec", base
             return Seconds(parse_seconds(value))
         if wanted is Path:
             return _path(value, folder)
+        if wanted is Location:
+            try:
+                return _location(value, folder)
+            except UsageError as error:
+                raise _Refused(str(error)) from None
         raise NotImplementedError(f"no reader for {wanted}")
 
     try:
         return msgspec.convert(data, kind, dec_hook=decode)
+    except _Refused as error:  # without the value, which may contain what somebody took for an option: a secret
+        raise SpecError(f"{where}: store: {error}") from None
     except msgspec.ValidationError as error:
         info = inspect.type_info(kind)  # takes longer than the conversion
         _check_keys(data, info, where, ())
@@ -174,6 +182,21 @@ def _path(value: Any, folder: Path) -> Path:
     if value.startswith("./") and path.is_absolute():  # without the ./ it would be absolute
         path = Path(os.path.abspath(folder / value))
     return Path(os.path.normpath(folder / path))
+
+
+class _Refused(Exception):
+    """A location that is refused; msgspec passes what is no ValueError."""
+
+
+def _location(value: Any, folder: Path) -> Location:
+    """A path, an address, or a table with ``address`` and options of it."""
+    options = dict(value) if isinstance(value, Mapping) else {}
+    given = options.pop("address", None) if isinstance(value, Mapping) else value
+    if isinstance(given, str) and is_remote(given):
+        return location(given, options)
+    if isinstance(value, Mapping):
+        raise SpecError(f'not an address: {given!r}; expected address = "s3://bucket/rows.zarr" and options of it')
+    return Location(str(_path(given, folder)))
 
 
 def _place(where: str, path: Sequence[str]) -> str:
@@ -320,6 +343,8 @@ def _plain(value: Any) -> Any:
         return {str(key): _plain(item) for key, item in value.items() if item is not None}
     if isinstance(value, Enum):
         return _plain(value.value)
+    if isinstance(value, Location):
+        return {"address": str(value), **value.options} if value.options else str(value)
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if isinstance(value, list | tuple | set | frozenset):

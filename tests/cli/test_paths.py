@@ -1,7 +1,11 @@
-"""Paths where they enter: no command, key of a job file or function takes an address, or makes a folder of its name."""
+"""Paths where they enter: addresses are refused, or read, and no folder is made of their name.
+
+What reads stores takes addresses of object storage: READ and the type StorePath. All others are refused.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,9 +17,9 @@ import pytest
 import coremargin
 from coremargin.active import Campaign
 from coremargin.cli import main
-from coremargin.cli.common import LocalPath
+from coremargin.cli.common import LocalPath, StorePath
 from coremargin.data.writer import StoreWriter
-from coremargin.errors import UsageError
+from coremargin.errors import RunError, UsageError
 from coremargin.models.evaluate import evaluate
 from coremargin.models.export import export
 from coremargin.models.materialise import materialise
@@ -27,6 +31,10 @@ if TYPE_CHECKING:
 
 Cli = Callable[..., "Result"]
 ADDRESS = "s3://bucket/rows.zarr"
+UNKNOWN = "hdfs://bucket/rows.zarr"  #: of no service that is known
+#: Functions that read the store or model of an address.
+READ = {"train source", "retrain store", "load", "Model.load", "verify model", "verify store", "predict model"}
+READ |= {"predict source", "evaluate source", "Store.open"}
 FOUND = "is not supported yet"
 X, Y = np.array([[-2.0], [-1.0], [1.0], [2.0]]), [0, 0, 1, 1]
 
@@ -45,6 +53,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The current folder, which stays empty but for what is named ``kept``."""
     monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")  # no credentials: nothing is asked of a service
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, "none")
     yield tmp_path
     assert [entry.name for entry in tmp_path.iterdir() if not entry.name.startswith("kept")] == []
 
@@ -75,14 +88,14 @@ def test_every_option_that_names_a_file_is_one_of_paths() -> None:
                 assert parameter.name in OTHERS | {"kernel"}, (words, parameter.name)
 
 
-def words_of(command: click.Command, wrong: click.Parameter) -> list[str]:
+def words_of(command: click.Command, wrong: click.Parameter, address: str) -> list[str]:
     """A command line whose one parameter is an address, and all others that are needed something harmless."""
     line = list[str]()
     for parameter in command.params:
         if not (parameter.required or parameter is wrong):
             continue
         value = parameter.type.choices[0] if isinstance(parameter.type, click.Choice) else "1"
-        value = ADDRESS if parameter is wrong else value
+        value = address if parameter is wrong else value
         line += [value] if isinstance(parameter, click.Argument) else [parameter.opts[0], value]
     return line
 
@@ -92,12 +105,27 @@ def test_no_command_takes_an_address(run_cli: Cli, here: Path) -> None:
     tried = 0
     for words, command in commands(main):
         for parameter in command.params:
-            if isinstance(parameter.type, LocalPath) or parameter.name == "cluster":
-                result = run_cli(*words, *words_of(command, parameter), exit_code=2)
+            if not (isinstance(parameter.type, LocalPath) or parameter.name == "cluster"):
+                continue
+            for address in [UNKNOWN] if isinstance(parameter.type, StorePath) else [UNKNOWN, ADDRESS]:
+                result = run_cli(*words, *words_of(command, parameter, address), exit_code=2)
                 if parameter.name != "cluster" or FOUND in result.stderr:
                     assert FOUND in result.stderr, (words, parameter.name)
                     tried += 1
-    assert tried > 60
+    assert tried > 120
+
+
+def test_commands_that_read_take_addresses(run_cli: Cli, here: Path, made: Path) -> None:
+    """And report that nothing gives access to them."""
+    tried = set()
+    for words, command in commands(main):
+        if any(isinstance(parameter.type, StorePath) for parameter in command.params):
+            given = {"store": ADDRESS, "model": str(made / "model"), "out": "kept"}
+            line = [given[str(one.name)] for one in command.params if isinstance(one, click.Argument)]
+            more = ["--out", "kept"] if "train" in words[0] else []
+            assert "no credentials found" in run_cli(*words, *line, *more, exit_code=5).stderr
+            tried |= {words}
+    assert tried == {(name,) for name in ["train", "retrain", "info", "check", "verify", "predict", "evaluate", "log"]}
 
 
 @pytest.mark.parametrize("option", ["--labels", "--names", "--weights"])
@@ -123,7 +151,7 @@ def test_what_is_shown_of_rows_lies_here(run_cli: Cli, here: Path, made: Path, o
 @pytest.mark.parametrize(
     "job",
     [
-        'job = "train"\nstore = "{0}"\nout = "m"', 'job = "train"\nstore = "rows.zarr"\nout = "{0}"',
+        'job = "train"\nstore = "rows.zarr"\nout = "{0}"',
         'job = "train"\nstore = "rows.zarr"\nout = "m"\ncluster = "{0}"',
         'job = "retrain"\nmodel = "{0}"\nstore = "s"\nout = "m"',
         'job = "retrain"\nmodel = "m"\nstore = "s"\nout = "{0}"',
@@ -203,12 +231,18 @@ def calls(made: Path, address: Any) -> dict[str, Callable[[], object]]:
 
 @pytest.mark.parametrize("name", list(calls(Path(), "")))
 @pytest.mark.parametrize(
-    "address", [ADDRESS, Path(ADDRESS), "https://example.org/rows.csv"], ids=["s3", "Path", "https"]
+    "address",
+    [UNKNOWN, ADDRESS, Path(ADDRESS), "https://example.org/rows.csv"],
+    ids=["hdfs", "s3", "Path", "https"],
 )
 def test_no_function_takes_an_address(here: Path, made: Path, name: str, address: Any) -> None:
     """Nothing is made, and nothing of what is there is changed."""
-    with pytest.raises(UsageError, match=FOUND):
-        calls(made, address)[name]()
+    if name not in READ or address == UNKNOWN:
+        with pytest.raises(UsageError, match=FOUND):
+            calls(made, address)[name]()
+    elif "https" not in str(address):
+        with pytest.raises(RunError, match="no credentials found"):
+            calls(made, address)[name]()
     assert sorted(entry.name for entry in made.iterdir()) == ["model", "rows.csv", "rows.zarr"]
 
 

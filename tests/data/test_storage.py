@@ -20,7 +20,7 @@ from coremargin.data.format import read_facts
 from coremargin.data.local_storage import LocalStorage
 from coremargin.data.memory_storage import InMemoryStorage
 from coremargin.data.opened import open_source
-from coremargin.data.storage import ABSENT, WrongSize, stored_bytes
+from coremargin.data.storage import ABSENT, WrongSize
 from coremargin.data.storages import open_storage
 from coremargin.data.store import Store
 from coremargin.data.synth import Recipe, synth
@@ -71,7 +71,7 @@ class TestStorage:
             assert file.read() == b"abcde"
         assert [(entry.name, entry.kind) for entry in storage.list()] == [("a", "folder"), ("e", "object")]
         assert [(entry.name, entry.kind) for entry in storage.list("a")] == [("b", "object"), ("c", "folder")]
-        assert stored_bytes(storage) == 6
+        assert storage.stored_bytes() == 6
         assert [storage.exists(key) for key in ("", "a", "a/b", "a/c/d", "b", "a/b/c")] == [True] * 4 + [False] * 2
         storage.sync("a", "a/c", "")
         storage.remove("a", lambda key, folder: folder or key == "a/b")
@@ -286,7 +286,7 @@ def test_a_commit_that_another_overtook_is_refused(tmp_path: Path) -> None:
     assert check_store(path).whole
 
 
-@pytest.mark.parametrize("given", ["s3://bucket/rows.zarr", "az://c/rows.zarr", "gs://b/r", "https://host/r.zarr"])
+@pytest.mark.parametrize("given", ["hdfs://host/rows.zarr", "ftp://c/rows.zarr", "zip::s3://b/r", "s3a://host/r.zarr"])
 def test_addresses_that_nothing_opens_are_refused(given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also as paths, which have a slash less; nothing is made of that name here."""
     monkeypatch.chdir(tmp_path)
@@ -294,6 +294,21 @@ def test_addresses_that_nothing_opens_are_refused(given: str, tmp_path: Path, mo
         for opens in (open_storage, Store.open, StoreWriter.append, lambda name: StoreWriter.create(name, features=2)):
             with pytest.raises(UsageError, match="not supported"):
                 opens(name)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("given", ["s3://bucket/rows.zarr", "az://c/rows.zarr", "gs://b/r", "https://host/r.zarr"])
+def test_addresses_that_nothing_writes_to_are_refused(
+    given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything is asked of the service."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "account")
+    monkeypatch.setenv("GOOGLE_SKIP_SIGNATURE", "true")
+    for name in (given, Path(given)):
+        for writes in (StoreWriter.create, lambda name, **_: synth(name, Recipe(10, 2))):
+            with pytest.raises(UsageError, match="not supported"):
+                writes(name, features=2)
     assert not list(tmp_path.iterdir())
 
 

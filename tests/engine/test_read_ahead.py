@@ -35,6 +35,7 @@ class InFiles(FakeSource):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(FakeHandle(rows=60, chunk_rows=10))
+        self.storage = LocalStorage(folder)
         self.folder, self.wanted, self.more = folder, list[int](), threading.Event()
         for chunk in range(self.chunks):
             self.file(chunk).write_bytes(bytes(NBYTES))
@@ -46,7 +47,7 @@ class InFiles(FakeSource):
     def objects(self, chunk: int) -> Iterator[ObjectPart]:
         """One."""
         self.wanted.append(chunk)
-        yield ObjectPart(LocalStorage(self.folder), str(chunk), 1, NBYTES - 1)
+        yield ObjectPart(self.storage, str(chunk), 1, NBYTES - 1)
         self.more.set()
 
 

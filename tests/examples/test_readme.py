@@ -18,6 +18,9 @@ from pathlib import Path
 import click
 import pytest
 
+from cloud_kit import KEYS as KEYS_OF_BUCKET
+from cloud_kit import served_apart
+
 #: The front page and its guides, in the order in which a reader comes to them: later ones use what earlier ones made.
 PAGES = (
     "README.md",
@@ -192,26 +195,32 @@ def test_commands_are_found(page: str) -> None:
     assert {'coremargin synth big.zarr --size "8 GB" --features 100 --margin 0.5 --seed 1', *NOT_RUN, *KEYS} <= set(
         found
     )
-    assert sum(step.python for step in steps(page)) == 5
+    assert sum(step.python for step in steps(page)) == 6
     assert len(set(found)) == len(found) >= 11
     assert all(any(large in code for code in found) for large in SMALLER)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_commands_work_and_print_what_is_said(repository: Path, page: str, tmp_path: Path) -> None:
+def test_commands_work_and_print_what_is_said(
+    repository: Path, page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Every command and script of README succeeds, in its order, and prints the lines below it but for numbers."""
     for room in ("jobs", "cluster"):
         shutil.copytree(repository / room, tmp_path / room)
     for code in GIVEN:
         run(Step(code, False, ()), tmp_path)
-    for step in steps(page):
-        if step.code in NOT_RUN:
-            continue
-        said = pattern(run(step, tmp_path))
-        for line in step.printed:
-            wanted = pattern(line.removesuffix("..."))
-            assert wanted in said, f"README says that {step.code!r} prints {line!r}"
+    shutil.copytree(tmp_path / "rows.zarr", tmp_path / "served" / "bucket" / "rows.zarr")
+    with served_apart(tmp_path / "served") as endpoint:
+        for name, value in (KEYS_OF_BUCKET | {"AWS_ENDPOINT_URL": endpoint}).items():
+            monkeypatch.setenv(name, value)
+        for step in steps(page):
+            if step.code in NOT_RUN:
+                continue
+            said = pattern(run(step, tmp_path))
+            for line in step.printed:
+                wanted = pattern(line.removesuffix("..."))
+                assert wanted in said, f"README says that {step.code!r} prints {line!r}"
 
 
 def test_options_exist(page: str) -> None:

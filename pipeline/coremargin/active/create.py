@@ -36,6 +36,7 @@ from coremargin.formats.campaign import (
     read_campaign,
 )
 from coremargin.formats.current_answers import CurrentAnswers
+from coremargin.formats.location import Location
 from coremargin.formats.plain_file import read_plain
 from coremargin.formats.strict_json import LARGEST
 from coremargin.models.files import check_outside
@@ -200,7 +201,7 @@ def job_of(settings: CampaignSettings, folder: Path) -> ActiveJob:
     left = {*others, *Rules._fields}
     asked = {name: getattr(settings, name) for name in settings.__struct_fields__ if name not in left}
     return ActiveJob(
-        store=Path(settings.store),
+        store=Location(settings.store),
         out=folder,
         memory=Size(settings.memory),
         block=Size(settings.block),

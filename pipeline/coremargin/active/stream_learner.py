@@ -31,6 +31,7 @@ from coremargin.engine.task import one_blas_thread
 from coremargin.errors import DataError, LabelError, UsageError
 from coremargin.formats.current_answers import CurrentAnswers, same
 from coremargin.formats.local_path import local_path
+from coremargin.formats.location import Location
 from coremargin.maths.active.coreset import draws_of, share_shown
 from coremargin.maths.margin import is_certified
 from coremargin.maths.rows import take
@@ -573,7 +574,7 @@ def model_of_stream(learner: Learner, source: Source, classes: list[Any], job: A
         final=True,
     )
     same = {name: getattr(job, name) for name in SAME}
-    asked = HardMarginJob(store=Path("rows.zarr"), out=Path("model"), **same)
+    asked = HardMarginJob(store=Location("rows.zarr"), out=Path("model"), **same)
     negative, positive = (_label_code(source, label) for label in classes)
     claimed = widen_margin_bounds(found, source, problem.epsilon)
     return hyperplane_model(source, (positive, negative), claimed, "hard_margin", asked.parameters())

@@ -20,6 +20,7 @@ from coremargin.engine.outputs import lost_output
 from coremargin.engine.resources import prepare_command
 from coremargin.errors import CoremarginError, Interrupted, OutputError, RunError, SpecError, UsageError, machine_limit
 from coremargin.formats.local_path import local_path
+from coremargin.formats.location import is_remote, location, parse_storage_options
 from coremargin.interruption import command_was_interrupted
 from coremargin.spec import format_seconds, format_size
 from coremargin.units import parse_size
@@ -162,6 +163,7 @@ OPTION_GROUPS: dict[str, tuple[str, ...]] = {
         "--cluster",
         "--workers",
         "--memory",
+        "--storage-option",
         "--max-scans",
         "--time-limit",
         "--sample",
@@ -302,6 +304,15 @@ class LocalPath(click.Path):
         return super().convert(local_path(value), param, ctx)
 
 
+class StorePath(LocalPath):
+    """The store of a command that only reads: a local path, or an address with the options of ``storage_option``."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Called by click."""
+        options = {} if ctx is None else ctx.meta.get(_STORAGE_OPTIONS, {})
+        return location(value, options) if options or is_remote(value) else super().convert(value, param, ctx)
+
+
 class ModelPath(LocalPath):
     """The folder of a model; REGISTRY@ALIAS is resolved once."""
 
@@ -316,6 +327,7 @@ class ModelPath(LocalPath):
 
 
 PATH = LocalPath()  #: type of arguments and options that name a file or a folder
+STORE = StorePath()  #: type of arguments that name a store that is read
 MODEL = ModelPath()  #: type of arguments that name a model
 WHOLE = number  #: type of options that take a count
 BYTES = size  #: type of options that take a size
@@ -333,6 +345,23 @@ cluster_option = click.option(
     metavar="FILE|ADDRESS",
     callback=_cluster,
     help="Where to run: a file of cluster/, tcp://host:port, embedded or threads.",
+)
+
+
+def _storage_options(context: click.Context, _parameter: click.Parameter, words: tuple[str, ...]) -> None:
+    """Keep the options for arguments of the type STORE, which are converted later."""
+    context.meta[_STORAGE_OPTIONS] = parse_storage_options(words)
+
+
+_STORAGE_OPTIONS = f"{__name__}.storage_options"
+storage_option = click.option(
+    "--storage-option",
+    metavar="KEY=VALUE",
+    multiple=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_storage_options,
+    help="Option of STORE's address, such as region, endpoint or skip_signature; repeatable.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print only the result and errors.")

@@ -12,6 +12,7 @@ import click
 from coremargin.cli.common import (
     MODEL,
     PATH,
+    STORE,
     cluster_option,
     cost_option,
     gamma_option,
@@ -19,24 +20,27 @@ from coremargin.cli.common import (
     kernel_option,
     progress,
     quiet_option,
+    storage_option,
 )
 from coremargin.cli.printing import print_json, print_lines, screen_width
 from coremargin.cli.tables import show_ingest_progress, split
 from coremargin.engine.resources import THREAD_BYTES, memory_limit, need_memory
+from coremargin.errors import CoremarginError
 from coremargin.interruption import terminable
 from coremargin.report.numbers import plain_bounds
 from coremargin.report.text import count, facts, table
 
 if TYPE_CHECKING:
     from coremargin.cli.common import Advance
+    from coremargin.formats.location import Location
     from coremargin.models.evaluate import Evaluation, OneClassEvaluation, Weighted
     from coremargin.verify.outcome import Outcome, Verification
 
 SECTION = "Models"
 
 _model = click.argument("model", type=MODEL)
-_store = click.argument("store", type=PATH)
-_rows = click.argument("store", metavar="STORE|FILE", type=PATH)
+_store = click.argument("store", type=STORE)
+_rows = click.argument("store", metavar="STORE|FILE", type=STORE)
 _drop = click.option("--drop", metavar="COLUMNS", help="Columns of the file to ignore.")
 
 
@@ -47,11 +51,12 @@ _drop = click.option("--drop", metavar="COLUMNS", help="Columns of the file to i
 @click.option("--threads", type=click.IntRange(1), metavar="NUMBER", help="Chunks read at a time.  [default: cores]")
 @click.option("--sha256", is_flag=True, help="Also compute the SHA-256 of all chunks, which no forger can match.")
 @kernel_option
+@storage_option
 @json_option
 @quiet_option
 def verify(  # noqa: PLR0913 - one for each option
     model: Path,
-    store: Path,
+    store: Path | Location,
     *,
     epsilon: float | None,
     threads: int | None,
@@ -140,6 +145,7 @@ def _require_epsilon(result: Verification, epsilon: float) -> None:
 @cost_option
 @gamma_option
 @kernel_option
+@storage_option
 @cluster_option
 @_drop
 @click.option("--overwrite", is_flag=True, help="Replace existing predictions.")
@@ -147,7 +153,7 @@ def _require_epsilon(result: Verification, epsilon: float) -> None:
 @quiet_option
 def predict(  # noqa: PLR0913 - one for each option
     model: Path,
-    store: Path,
+    store: Path | Location,
     out: Path,
     *,
     C: float | None,
@@ -203,12 +209,15 @@ def predict(  # noqa: PLR0913 - one for each option
 @cost_option
 @gamma_option
 @kernel_option
+@storage_option
 @cluster_option
 @_drop
 @click.option("--weights", metavar="WHERE", help="Sample weights of a file's rows, as in `coremargin ingest`.")
 @json_option
 @quiet_option
-def evaluate(model: Path, store: Path, *, drop: str | None, as_json: bool, quiet: bool, **options: Any) -> None:
+def evaluate(
+    model: Path, store: Path | Location, *, drop: str | None, as_json: bool, quiet: bool, **options: Any
+) -> None:
     """Compare the predictions of MODEL for STORE with its labels.
 
     STORE may also be a file, or a quoted pattern, that `coremargin ingest` accepts: columns are matched by name and
@@ -241,12 +250,19 @@ def evaluate(model: Path, store: Path, *, drop: str | None, as_json: bool, quiet
         print_lines(*describe_evaluation(result, screen_width()))
 
 
-def _show_rows_progress(advance: Advance | None, what: str, store: Path) -> Callable[[int, int], None] | None:
+def _show_rows_progress(
+    advance: Advance | None, what: str, store: Path | Location
+) -> Callable[[int, int], None] | None:
     if advance is None:
         return None
     size = 0
-    with suppress(OSError):  # errors are raised later
-        size = sum(file.stat().st_size for file in store.rglob("*") if file.is_file())
+    with suppress(OSError, CoremarginError):  # errors are raised later
+        if isinstance(store, Path):
+            size = sum(file.stat().st_size for file in store.rglob("*") if file.is_file())
+        else:
+            from coremargin.data.store import Store
+
+            size = Store.open(store).nbytes
 
     def show(done: int, rows: int) -> None:
         advance(what, size * done // rows, size, f"{done:,} rows")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coremargin.cli.common import PATH, json_option, progress, quiet_option
+from coremargin.cli.common import PATH, STORE, json_option, progress, quiet_option, storage_option
 from coremargin.cli.printing import print_json, print_lines
 from coremargin.errors import UsageError
 from coremargin.interruption import terminable
@@ -16,6 +16,7 @@ from coremargin.report.text import count, describe_commit
 
 if TYPE_CHECKING:
     from coremargin.data.amend import WeightReport
+    from coremargin.formats.location import Location
     from coremargin.formats.store_log import LogEntry
 
 SECTION = "Data"
@@ -186,10 +187,11 @@ def _print_weight_changes(store: Path, found: WeightReport, unchanged: str, *, a
 
 
 @click.command(no_args_is_help=True)
-@_store
+@click.argument("store", type=STORE)
 @click.option("--last", type=click.IntRange(1), metavar="NUMBER", help="Most commits to show.")
+@storage_option
 @json_option
-def log(store: Path, *, last: int | None, as_json: bool) -> None:
+def log(store: Path | Location, *, last: int | None, as_json: bool) -> None:
     """Show the commits of a STORE, latest first: number, time, user, operation.
 
     Every commit can be opened: `coremargin check STORE --commit NUMBER`, `coremargin.Store.open(path, commit=3)`.

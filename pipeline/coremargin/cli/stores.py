@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coremargin.cli.common import BYTES, PATH, WHOLE, json_option, progress, quiet_option
+from coremargin.cli.common import BYTES, PATH, STORE, WHOLE, json_option, progress, quiet_option, storage_option
 from coremargin.cli.printing import print_json, print_lines
 from coremargin.interruption import terminable
 from coremargin.report.text import class_table, count, describe_commit, facts
@@ -17,16 +17,18 @@ from coremargin.spec import format_size
 if TYPE_CHECKING:
     from coremargin.cli.common import Advance
     from coremargin.data.store import Store
+    from coremargin.formats.location import Location
 
 SECTION = "Data"
 _COMMITS = 8  #: that ``info`` shows
 
 
 @click.command(no_args_is_help=True)
-@click.argument("store", type=PATH)
+@click.argument("store", type=STORE)
 @click.option("--commit", metavar="NUMBER|DIGEST", help="Show this commit.  [default: the last]")
+@storage_option
 @json_option
-def info(store: Path, *, commit: str | None, as_json: bool) -> None:
+def info(store: Path | Location, *, commit: str | None, as_json: bool) -> None:
     """Show what a STORE holds: rows, bytes, chunks, classes, statistics, columns.
 
     \b
@@ -62,7 +64,7 @@ def _info_values(store: Store) -> dict[str, Any]:
         "chunks": store.chunks,
         "chunk_rows": store.chunk_rows,
         "bytes": store.nbytes,
-        "stored_bytes": store.stored_bytes,
+        "stored_bytes": store.stored_bytes if store.storage.lists else None,
         "compression": store.compression,
         "commits": store.commits,
         "digest": store.digest,
@@ -86,15 +88,13 @@ def _optional_facts(found: dict[str, Any]) -> list[tuple[str, str]]:
 def _info_lines(found: dict[str, Any], store: Store) -> list[str]:
     numbers = found["statistics"]
     compression = {"none": "no compression"}.get(found["compression"], found["compression"])
+    stored = "" if found["stored_bytes"] is None else f"{format_size(found['stored_bytes'])} on disk, "
     pairs = [
         ("store", found["store"]),
         ("rows", f"{found['rows']:,} of {found['features']:,} features, {found['dtype']}"),
         *_optional_facts(found),
         ("chunks", f"{found['chunks']:,} of up to {found['chunk_rows']:,} rows"),
-        (
-            "bytes",
-            f"{format_size(found['bytes'])} as scanned, {format_size(found['stored_bytes'])} on disk, {compression}",
-        ),
+        ("bytes", f"{format_size(found['bytes'])} as scanned, {stored}{compression}"),
         ("commits", f"{found['commits']:,}"),
         ("digest", found["digest"]),
         ("SHA-256", found["sha256"] or f"none, chunks have CRC-32C only; `coremargin compact {store.name}` adds it"),
@@ -121,11 +121,12 @@ def _history(store: Store) -> list[str]:
 
 
 @click.command(no_args_is_help=True)
-@click.argument("store", type=PATH)
+@click.argument("store", type=STORE)
 @click.option("--commit", metavar="NUMBER|DIGEST", help="Check this commit; `log` lists them.  [default: the last]")
+@storage_option
 @json_option
 @quiet_option
-def check(store: Path, *, commit: str | None, as_json: bool, quiet: bool) -> None:
+def check(store: Path | Location, *, commit: str | None, as_json: bool, quiet: bool) -> None:
     """Read every byte of a STORE and report damage.
 
     Finds missing, truncated and altered chunks, rows that are not finite, and statistics that do not match their
@@ -169,7 +170,7 @@ def check(store: Path, *, commit: str | None, as_json: bool, quiet: bool) -> Non
         print_lines(f"{store}: undamaged, {report.rows:,} rows in {chunks_read}")
 
 
-def open_commit(path: Path, commit: str | None) -> Store:
+def open_commit(path: Path | Location, commit: str | None) -> Store:
     """The store at a commit, by number or digest; None: the last commit."""
     from coremargin.data.store import Store
 
@@ -183,7 +184,7 @@ def _list_chunks(chunks: list[int], limit: int = 12) -> str:
     return f"{shown}, ..." if len(chunks) > limit else shown
 
 
-def _show_check_progress(advance: Advance | None, path: Path) -> Callable[[int, int, Any], None] | None:
+def _show_check_progress(advance: Advance | None, path: Path | Location) -> Callable[[int, int, Any], None] | None:
     if advance is None:
         return None
     from coremargin.data.store import Store

@@ -7,21 +7,33 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coremargin.cli.common import MODEL, PATH, GroupedCommand, cluster_option, json_option, progress, quiet_option
+from coremargin.cli.common import (
+    MODEL,
+    PATH,
+    STORE,
+    GroupedCommand,
+    cluster_option,
+    json_option,
+    progress,
+    quiet_option,
+    storage_option,
+)
 from coremargin.cli.ingest import report_lines, warning_lines
 from coremargin.cli.options import TrainCommand, job_parameters
 from coremargin.cli.printing import print_json, print_lines
 from coremargin.cli.tables import column_options, show_ingest_progress, split, suggest_columns, take_column_options
 from coremargin.errors import UsageError
+from coremargin.formats.location import is_remote
 from coremargin.interruption import terminable
 
 if TYPE_CHECKING:
     from coremargin.engine.checkpoint import Begin
+    from coremargin.formats.location import Location
     from coremargin.learn.retrain import Retraining, RetrainJob
     from coremargin.problems.job import TrainJob
 
 
-def _store_path(source: Path, out: Path, file_options: dict[str, Any]) -> Path:
+def _store_path(source: Path | Location, out: Path, file_options: dict[str, Any]) -> Path | Location:
     """The store to train on; for files the one next to the model. Raises UsageError."""
     from coremargin.data.store_paths import is_store, store_beside
 
@@ -34,7 +46,7 @@ def _store_path(source: Path, out: Path, file_options: dict[str, Any]) -> Path:
 
 
 def _ingest_files(
-    source: Path, job: TrainJob, file_options: dict[str, Any], begin: Begin, flags: dict[str, bool]
+    source: Path | Location, job: TrainJob, file_options: dict[str, Any], begin: Begin, flags: dict[str, bool]
 ) -> None:
     """Ingest files into the store next to the model, after checking that the model can be written."""
     from coremargin.learn.files import ingest_for_model
@@ -65,17 +77,18 @@ _overwrite = click.option("--overwrite", is_flag=True, help="Replace an existing
 
 
 @click.command(cls=TrainCommand, important=("--out", "--loss", "--C", "--classes", "--epsilon"))
-@click.argument("store", metavar="STORE|FILE", type=PATH)
+@click.argument("store", metavar="STORE|FILE", type=STORE)
 @click.option("--label", metavar="COLUMN", help="Label column: a name, or a number from 0 (files only).")
 @click.option("--drop", metavar="COLUMNS", help="Columns to exclude (files only).")
 @column_options
+@storage_option
 @cluster_option
 @_resume
 @_restart
 @_overwrite
 @json_option
 @quiet_option
-def train(store: Path, **options: Any) -> int:
+def train(store: Path | Location, **options: Any) -> int:
     """Train on STORE and prove the result.
 
     Reads the rows once, or as often as `coremargin plan` says. The margin of the model is proven to be at least
@@ -108,7 +121,10 @@ def train(store: Path, **options: Any) -> int:
     cluster = options.pop("cluster")
     file_options = {name: options.pop(name) for name in ("label", "drop")} | take_column_options(options)
     rows = _store_path(store, options["out"], file_options)
-    job = job_of({"job": "train", "store": str(rows), **job_parameters(options)}, where="coremargin train")
+    job = job_of(
+        {"job": "train", "store": rows if is_remote(rows) else str(rows), **job_parameters(options)},
+        where="coremargin train",
+    )
     if rows != store:
         _ingest_files(store, job, file_options, _begin(flags), flags)
     return _run(job, cluster, flags)
@@ -116,7 +132,7 @@ def train(store: Path, **options: Any) -> int:
 
 @click.command(cls=GroupedCommand, important=("--out", "--epsilon"))
 @click.argument("model", type=MODEL)
-@click.argument("store", type=PATH)
+@click.argument("store", type=STORE)
 @click.option("--out", type=PATH, required=True, help="Folder of the new model.")
 @click.option("--kernel", metavar="MODULE:FUNCTION", help="The kernel function of a model that has one.")
 @click.option("--epsilon", type=float, help="Relative gap between the bounds.  [default: that of MODEL]")
@@ -134,7 +150,7 @@ def train(store: Path, **options: Any) -> int:
 @_overwrite
 @json_option
 @quiet_option
-def retrain(model: Path, store: Path, **options: Any) -> int:
+def retrain(model: Path, store: Path | Location, **options: Any) -> int:
     """Retrain MODEL on the current rows of STORE.
 
     STORE is the one that MODEL was trained on, with rows appended or removed, or labels or weights changed since. The

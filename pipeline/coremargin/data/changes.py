@@ -11,7 +11,7 @@ from coremargin.data.digest import WEIGHTS
 from coremargin.data.format import BLOCKS, CHANGES
 from coremargin.data.statistics import widened
 from coremargin.errors import StoreError
-from coremargin.formats.raw_array import read_raw_array
+from coremargin.formats.raw_array import preload_raw_arrays, read_raw_array
 from coremargin.formats.store_record import changes, group_of
 
 if TYPE_CHECKING:
@@ -101,11 +101,20 @@ def read_changes(storage: ReadableStorage, commits: Sequence[Commit]) -> list[tu
 
     Raises StoreError.
     """
-    return [(number, _read(storage, commit, stop)) for number, stop, commit in changes(commits)]
+    wanted = changes(commits)
+    preload_raw_arrays(
+        storage,
+        [
+            (f"{BLOCKS}/{commit.group}/{name}", 1 + len(tail))
+            for _, _, commit in wanted
+            for name, (_, tail) in _kinds(commit).items()
+        ],
+    )
+    return [(number, _read(storage, commit, stop)) for number, stop, commit in wanted]
 
 
-def _read(storage: ReadableStorage, commit: Commit, stop: int) -> Changed:
-    group = f"{BLOCKS}/{commit.group}"
+def _kinds(commit: Commit) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """dtype and row shape of the columns of a commit that changed labels or weights."""
     kinds: dict[str, tuple[str, tuple[int, ...]]] = {
         "chunk": ("int64", ()),
         "array": ("int64", ()),
@@ -113,11 +122,14 @@ def _read(storage: ReadableStorage, commit: Commit, stop: int) -> Changed:
         "unlabelled": ("int64", ()),
         "counts": ("int64", (commit.classes,)),
     }
-    if commit.weights:
-        kinds |= {"weights_array": ("int64", ()), "weights": ("uint32", ())}
+    return kinds | ({"weights_array": ("int64", ()), "weights": ("uint32", ())} if commit.weights else {})
+
+
+def _read(storage: ReadableStorage, commit: Commit, stop: int) -> Changed:
+    group = f"{BLOCKS}/{commit.group}"
     columns = {
         name: read_raw_array(storage, f"{group}/{name}", 0, commit.changed, dtype, tail)
-        for name, (dtype, tail) in kinds.items()
+        for name, (dtype, tail) in _kinds(commit).items()
     }
     found = Changed(**columns)
     if not (np.diff(found.chunk, prepend=-1) > 0).all() or found.chunk[-1] >= commit.last:

@@ -20,7 +20,6 @@ from coremargin.data.row_selection import index_of
 from coremargin.data.rows import as_rows
 from coremargin.data.sparse import as_sparse_rows, csr_slice
 from coremargin.data.statistics import ChunkStatistics, measure
-from coremargin.data.storage import stored_bytes
 from coremargin.data.store import Store
 from coremargin.data.weights import as_weights
 from coremargin.errors import BadRow, DamagedChunk, StoreError, raise_if_limit
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from coremargin.formats.store_record import CommitRecord
 
 
+_REQUESTS = 16  # chunks that are fetched at a time
 _File = tuple[str, int]  # folder of an array, and number of a chunk
 
 
@@ -76,7 +76,7 @@ def look_at_earlier(store: Store, pool: ThreadPoolExecutor, workers: int) -> tup
             for wrong in in_order(pool, look, sorted(n for _, n in new), workers + 2):
                 damaged += wrong
             seen, folders = seen | new, folders | unseen
-            more += sum(stored_bytes(store.storage, name) for name in unseen)
+            more += sum(store.storage.stored_bytes(name) for name in unseen if store.storage.lists)
     return damaged, more
 
 
@@ -271,7 +271,7 @@ def check_store(
             hashes = store.chunk_hashes()
         except StoreError as error:
             damaged.append(Damage(None, 0, store.rows, str(error)))
-    workers = workers or len(os.sched_getaffinity(0))
+    workers = workers or (_REQUESTS if store.storage.remote else len(os.sched_getaffinity(0)))
     with ThreadPoolExecutor(workers, thread_name_prefix="coremargin-check") as pool:
         together = _SPARSE_SLICE if store.sparse else _SLICE
         for start in range(0, store.chunks, together):

@@ -11,6 +11,7 @@ import numpy as np
 
 from coremargin.data.amend import WeightReport, amend_weights
 from coremargin.data.commits import CommitInfo
+from coremargin.data.storages import open_storage
 from coremargin.data.store import Store
 from coremargin.errors import ExpiryRefused, UsageError
 from coremargin.spec import format_seconds
@@ -59,6 +60,7 @@ def expire(path: Address, age: float, *, now: float | None = None, note: str = "
     """
     if not age > 0:
         raise UsageError(f"age: expected seconds above 0, got {age}")
+    open_storage(path).resolved()  # raises UsageError where nothing can be written
     store = Store.open(path, map_bytes=0)
     clock = time.time() if now is None else now
     arrivals = _arrivals(store, clock)

@@ -142,6 +142,8 @@ def sparse_group(facts: Facts, rows: int) -> dict[str, Any]:
 
 def read_layouts(storage: Storage, facts: Facts) -> dict[str, ArrayLayout]:
     """The arrays of a store; StoreError when they do not fit the facts or each other."""
+    names = [*layouts(storage, facts, Encoding()), *["X"] * facts.sparse]
+    storage.preload(f"{name}/zarr.json" for name in names)
     if facts.sparse:
         read_csr_group(storage, "X", facts.rows, facts.features)
     expected = layouts(storage, facts, Encoding())

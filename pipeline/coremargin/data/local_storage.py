@@ -11,8 +11,8 @@ import fcntl
 import gc
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 
@@ -32,7 +32,7 @@ from coremargin.data.files import (
 from coremargin.data.folder import replacing
 from coremargin.data.maps import Maps
 from coremargin.data.reused import Reused
-from coremargin.data.storage import ABSENT, Entry, check_most, check_size
+from coremargin.data.storage import ABSENT, Entry, check_most, check_size, listed_bytes
 from coremargin.errors import Busy, OutputError, UsageError, raise_if_limit
 from coremargin.formats.open_folder import read_folder
 from coremargin.formats.plain_file import plain
@@ -49,6 +49,8 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 class LocalStorage:
     """The files below a folder."""
+
+    remote, lists = False, True
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.name = os.fspath(folder)
@@ -73,6 +75,9 @@ class LocalStorage:
         """Whether there is a file or a folder of this name."""
         return Path(self._path(key)).exists()
 
+    def preload(self, keys: Iterable[str]) -> None:
+        """Files are read as they are opened."""
+
     def tag(self, key: str) -> Tag:
         """Inode, size and time of a file."""
         return _tag(os.stat(self._path(key)))
@@ -87,6 +92,10 @@ class LocalStorage:
             with open(self._path(key), "rb", buffering=0, opener=plain) as file:
                 os.posix_fadvise(file.fileno(), start, nbytes, os.POSIX_FADV_WILLNEED)
 
+    def fetching(self, ranges: Sequence[tuple[str, int, int]]) -> AbstractContextManager[None]:
+        """The system reads ahead."""
+        return nullcontext()
+
     def list(self, prefix: str = "") -> list[Entry]:
         """By name."""
         try:
@@ -98,6 +107,10 @@ class LocalStorage:
             with suppress(FileNotFoundError):  # removed meanwhile
                 entries.append(_entry(entry))
         return entries
+
+    def stored_bytes(self, prefix: str = "") -> int:
+        """Folder by folder."""
+        return listed_bytes(self, prefix)
 
     def write(self, key: str, parts: Sequence[Data], *, replaces: Tag | None = None) -> Tag:
         """Aside, fsynced, and renamed; folders are made as they are needed."""

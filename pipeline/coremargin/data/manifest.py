@@ -18,7 +18,7 @@ from coremargin.data.sparse_statistics import read_vectors
 from coremargin.data.statistics import ChunkScalars, ChunkStatistics, widened
 from coremargin.data.storage import write_json
 from coremargin.errors import StoreError
-from coremargin.formats.raw_array import read_raw_array
+from coremargin.formats.raw_array import preload_raw_arrays, read_raw_array
 from coremargin.formats.store_record import check_stored_values, spans
 from coremargin.maths.rows import concatenate as stacked
 from coremargin.maths.rows import nothing
@@ -118,6 +118,7 @@ class Manifest:
 
     def scalars(self) -> ChunkScalars:
         """Entries of all chunks that are one number, or one per class; checked against the commit's digest."""
+        self._preload()
         columns = {name: self._column(name, dtype, (), 0, self._last.last) for name, dtype in _SCALARS.items()}
         counts = [
             widened(self._slice(c, "counts", "int64", (c.classes,), a, b), self._last.classes)
@@ -135,6 +136,18 @@ class Manifest:
         scalars = ChunkScalars(**columns)
         self._check(scalars)
         return scalars
+
+    def _preload(self) -> None:
+        """Fetch the columns that ``scalars`` reads, of all commits at once."""
+        wanted = list[tuple[str, int]]()
+        for _, _, commit in self._spans:
+            dimensions = dict.fromkeys(_SCALARS, 1) | {"counts": 2}
+            marked = commit.weights and not commit.changed
+            dimensions |= {name: 1 + len(tail) for name, (_, tail) in _extra(self._facts, marked=marked).items()}
+            dimensions |= {"array": 1} if commit.moved else {}
+            dimensions |= {"weights_array": 1} if commit.weights else {}
+            wanted += [(f"{BLOCKS}/{commit.group}/{name}", n) for name, n in dimensions.items()]
+        preload_raw_arrays(self._storage, wanted)
 
     def _marks(self, rows: np.ndarray) -> np.ndarray:
         """Checksums (c, 3) of what not every store has; of weights that were never given, those of ones."""

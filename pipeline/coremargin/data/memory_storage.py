@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from io import BytesIO
 from itertools import count
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, TypeVar, cast
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, TypeVar, cast
 import numpy as np
 
 from coremargin.data.folder import refuse
-from coremargin.data.storage import ABSENT, Entry, check_most, check_size
+from coremargin.data.storage import ABSENT, Entry, check_most, check_size, listed_bytes
 from coremargin.errors import Busy, DataError
 from coremargin.formats.open_folder import incomplete
 
@@ -34,6 +34,8 @@ _MOST_BYTES = 1 << 62  # as far as this process knows
 
 class InMemoryStorage:
     """Objects in a dictionary."""
+
+    remote, lists = False, True
 
     _known: ClassVar[dict[str, InMemoryStorage]] = {}
     _tags = count(1)
@@ -73,6 +75,9 @@ class InMemoryStorage:
         """Whether there is an object, or any below a prefix."""
         return key in self.objects or bool(self.list(key))
 
+    def preload(self, keys: Iterable[str]) -> None:
+        """They are there."""
+
     def tag(self, key: str) -> Tag:
         """A number of its own for each content."""
         return self.get(key)[1]
@@ -92,6 +97,14 @@ class InMemoryStorage:
 
     def prefetch(self, key: str, start: int, nbytes: int) -> None:
         """It is there."""
+
+    def fetching(self, ranges: Sequence[tuple[str, int, int]]) -> AbstractContextManager[None]:
+        """They are there."""
+        return nullcontext()
+
+    def stored_bytes(self, prefix: str = "") -> int:
+        """Of what is listed."""
+        return listed_bytes(self, prefix)
 
     def write(self, key: str, parts: Sequence[Data], *, replaces: Tag | None = None) -> Tag:
         """Put the joined parts under the key."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
 
@@ -23,16 +23,38 @@ from coremargin.errors import DamagedChunk, raise_if_limit
 from coremargin.maths.rows import take
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from coremargin.data.layout import ArrayLayout, ObjectPart
     from coremargin.data.manifest import Manifest
     from coremargin.data.statistics import ChunkScalars
-    from coremargin.data.storage import Tag
+    from coremargin.data.storage import Storage, Tag
 
     Tags = tuple[Tag, ...]
 
     from scipy.sparse import csr_array
+
+
+R = TypeVar("R")
+_TRANSFERS = 4  # of a chunk that comes damaged in another way each time
+
+
+def _undamaged(read: Callable[[int], R], chunk: int, storage: Storage, forget: Callable[[], None] | None = None) -> R:
+    """``read(chunk)``; what is transferred is read again until it is right, or damaged in the same way twice.
+
+    forget: called before it is read again. Raises DamagedChunk.
+    """
+    before = ""
+    for _ in range(_TRANSFERS):
+        try:
+            return read(chunk)
+        except DamagedChunk as error:
+            if not storage.remote or str(error) == before:
+                raise
+            before = str(error)  # with the checksum that was found
+            if forget is not None:
+                forget()
+    return read(chunk)
 
 
 class ArrayReader:
@@ -47,6 +69,9 @@ class ArrayReader:
 
     def read(self, chunk: int) -> np.ndarray:
         """Rows (n, *tail) of a chunk, read-only. Raises DamagedChunk."""
+        return _undamaged(self._read_once, chunk, self.layout.storage)
+
+    def _read_once(self, chunk: int) -> np.ndarray:
         if not self.layout.encoding.raw:
             return self._decoded(chunk)
         try:
@@ -85,7 +110,7 @@ class ArrayReader:
     def reread(self, chunk: int) -> np.ndarray:
         """Read every byte of a chunk's object, and check object and rows whatever was trusted before."""
         self._trusted.pop(chunk, None)
-        return self._decoded(chunk)
+        return _undamaged(self._decoded, chunk, self.layout.storage)
 
     def _decoded(self, chunk: int) -> np.ndarray:
         buffer = self._buffers.take("chunk", self.layout.chunk_bytes)
@@ -100,10 +125,12 @@ class ArrayReader:
         """The rows in the bytes of a chunk, once their checksum was computed for this tag."""
         rows = int(self._rows[chunk])
         raw = data[: rows * self.layout.row_bytes]
-        if self._trusted.get(chunk) != tag:
+        before = self._trusted.get(chunk)
+        if before != tag or self.layout.storage.remote:
             got, expected = crc32c(raw.data), int(self._crcs[chunk])
             if got != expected:
-                self._damaged(chunk, f"the bytes were altered: expected checksum {expected:08x}, got {got:08x}")
+                what = "the bytes were altered" if before in (None, tag) else "it was replaced while it was in use"
+                self._damaged(chunk, f"{what}: expected checksum {expected:08x}, got {got:08x}")
             self._trusted[chunk] = tag
         values = raw.view(self.layout.dtype).reshape(rows, *self.layout.tail)
         values.flags.writeable = False
@@ -142,6 +169,10 @@ class ValueReader:
         self._chunks = layout.storage.chunks(layout.file_bytes, layout.chunk_bytes, map_bytes)
         self._local = threading.local()
         self._buffers = Reused()
+
+    def forget(self) -> None:
+        """Decode the next object anew."""
+        self._local.decoded = None
 
     def read(self, start: int, stop: int) -> tuple[np.ndarray, Tags]:
         """The values, and the tags of the objects. Raises ObjectProblem."""
@@ -194,7 +225,8 @@ class ValueReader:
         kept: tuple[int, Tag, np.ndarray] | None = getattr(self._local, "decoded", None)
         if kept is not None and kept[0] == number:
             try:
-                if kept[1] == self.layout.storage.tag(self.layout.key(number)):
+                # What is transferred is checked by the checksum of its rows at each use, without a further request.
+                if self.layout.storage.remote or kept[1] == self.layout.storage.tag(self.layout.key(number)):
                     return kept[2], kept[1]
             except OSError as error:
                 raise self._problem(number, error) from error
@@ -236,6 +268,13 @@ class CsrReader:
 
     def read(self, chunk: int) -> csr_array:
         """Rows (n, d) of a chunk, read-only. Raises DamagedChunk."""
+        return _undamaged(self._read_once, chunk, self._data.layout.storage, self._forget)
+
+    def _forget(self) -> None:
+        for reader in (self._data, self._indices, self._indptr):
+            reader.forget()
+
+    def _read_once(self, chunk: int) -> csr_array:
         low, high = int(self._starts[chunk]), int(self._starts[chunk + 1])
         first = chunk * self._indptr.layout.chunk_rows
         try:
@@ -248,7 +287,7 @@ class CsrReader:
         indptr = np.empty(rows + 1, dtype=np.int32 if high - low <= np.iinfo(np.int32).max else np.int64)
         indptr[-1] = high - low
         tags = tag, data_tags, index_tags
-        if self._trusted.get(chunk) == tags:
+        if self._trusted.get(chunk) == tags and not self._data.layout.storage.remote:
             np.subtract(starts, low, out=indptr[:-1], casting="unsafe")
         else:
             self._check(chunk, starts - low, data, indices)

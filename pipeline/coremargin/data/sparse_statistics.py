@@ -21,7 +21,7 @@ from coremargin.data.format import VECTORS
 from coremargin.data.sparse import INDEX_DTYPE, csr_rows
 from coremargin.errors import StoreError
 from coremargin.formats.raw_array import CRC_BYTES
-from coremargin.formats.storage import MISSING, read_object_bytes
+from coremargin.formats.storage import MISSING, read_checked_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -64,13 +64,18 @@ def read_vectors(
     key, entry_bytes = f"{VECTORS}/{chunk}.{rows}", sum(kind.itemsize for kind in _kinds(dtype).values())
     path = f"{storage.name}/{key}"
     most = _COUNT_BYTES + features * (INDEX_DTYPE.itemsize + entry_bytes) + CRC_BYTES
+
+    def is_whole(raw: bytes) -> bool:
+        body = memoryview(raw)[:-CRC_BYTES]
+        return len(body) >= _COUNT_BYTES and crc32c(body) == int.from_bytes(raw[-CRC_BYTES:], "little")
+
     try:
-        raw = read_object_bytes(storage, key, most, error=StoreError)
+        raw = read_checked_bytes(storage, key, most, is_whole, error=StoreError)
     except MISSING as error:
         text = f"{path}: statistics cannot be read: {error.strerror}; restore the file from a copy"
         raise StoreError(text) from error
     body = memoryview(raw)[:-CRC_BYTES]
-    if len(body) < _COUNT_BYTES or crc32c(body) != int.from_bytes(raw[-CRC_BYTES:], "little"):
+    if not is_whole(raw):
         raise StoreError(f"{path}: the checksum does not match, the file was altered; restore it from a copy")
     count, at = int.from_bytes(body[:_COUNT_BYTES], "little"), _COUNT_BYTES
     kinds = {"": INDEX_DTYPE, **_kinds(dtype)}

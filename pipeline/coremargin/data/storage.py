@@ -104,6 +104,14 @@ class Lock(Protocol):
 class Storage(ReadableStorage, Protocol):
     """Objects by key, of one store or one model."""
 
+    @property
+    def remote(self) -> bool:
+        """Whether each read transfers the bytes anew: it takes long, and they may be damaged on their way."""
+
+    @property
+    def lists(self) -> bool:
+        """Whether it knows its objects: a web server does not."""
+
     def tag(self, key: str) -> Tag:
         """Of an object as it is now. Raises OSError."""
 
@@ -118,7 +126,13 @@ class Storage(ReadableStorage, Protocol):
         """
 
     def prefetch(self, key: str, start: int, nbytes: int) -> None:
-        """Begin to fetch what will be read soon. Raises OSError."""
+        """Begin to fetch what will be read soon by any process of this machine. Raises OSError."""
+
+    def fetching(self, ranges: Sequence[tuple[str, int, int]]) -> AbstractContextManager[None]:
+        """Within the context, fetch what this process reads soon, as far as memory allows: (key, start, bytes) each."""
+
+    def stored_bytes(self, prefix: str = "") -> int:
+        """Bytes of all objects below a prefix; 0 if there is none; lost objects are reported when they are read."""
 
     def write(self, key: str, parts: Sequence[Data], *, replaces: Tag | None = None) -> Tag:
         """Write an object from parts: it appears whole, and its bytes last. Returns its tag.
@@ -192,10 +206,10 @@ def write_json(storage: Storage, key: str, value: dict[str, Any], *, replaces: T
     return storage.write(key, [json.dumps(value, indent=1, allow_nan=False).encode()], replaces=replaces)
 
 
-def stored_bytes(storage: Storage, prefix: str = "") -> int:
-    """Bytes of all objects below a prefix; 0 if there is none; lost objects are reported when they are read."""
+def listed_bytes(storage: Storage, prefix: str = "") -> int:
+    """``Storage.stored_bytes`` of storages that list at no cost."""
     return sum(
-        stored_bytes(storage, f"{prefix}/{entry.name}" if prefix else entry.name)
+        listed_bytes(storage, f"{prefix}/{entry.name}" if prefix else entry.name)
         if entry.kind == "folder"
         else entry.nbytes
         for entry in storage.list(prefix)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,15 +18,17 @@ from coremargin.data.manifest import Manifest
 from coremargin.data.maps import MAP_BYTES
 from coremargin.data.readers import CsrReader, Readers, ones, readers_of
 from coremargin.data.sizes import scanned_bytes
-from coremargin.data.storage import stored_bytes
 from coremargin.data.storages import open_storage
 from coremargin.errors import DamagedChunk, StoreError
 from coremargin.formats.columns import read_stored
+from coremargin.formats.location import location
 from coremargin.formats.store_log import read_log
 from coremargin.formats.store_record import read_store_record
 from coremargin.maths.rows import as_float64, concatenate, nothing, take
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from coremargin.data.layout import ObjectPart
     from coremargin.data.statistics import ChunkScalars, ChunkStatistics
     from coremargin.data.storage import Lock, Storage
@@ -123,6 +126,7 @@ class Store:
         digest: str | None = None,
         commit: int | None = None,
         name: str | None = None,
+        storage_options: Mapping[str, str] | None = None,
     ) -> Store:
         """Open the latest commit, or that of a number, or the last one with ``digest``, or with so many ``rows``.
 
@@ -140,6 +144,10 @@ class Store:
             Its number, from 0, as ``coremargin log`` shows it.
         name : str, optional
             What messages are to call it; None: its path.
+        storage_options : mapping, optional
+            Options of an address such as ``s3://bucket/rows.zarr``: "endpoint", "region", "skip_signature",
+            "request_payer", "allow_http", "virtual_hosted_style_request", "account_name". Credentials are found by
+            each process itself.
 
         Returns
         -------
@@ -150,7 +158,11 @@ class Store:
         ------
         StoreError
             It is no store, or one of a newer format, or has no such commit.
+        RunError
+            The service of an address refuses access, or does not answer.
         """
+        if storage_options and isinstance(path, str | os.PathLike):
+            path = location(os.fsdecode(path), storage_options)
         storage = open_storage(path)
         return cls(storage, facts_as_of(storage, rows=rows, digest=digest, number=commit), map_bytes, name)
 
@@ -201,13 +213,15 @@ class Store:
 
     @cached_property
     def compressed_bytes(self) -> int:
-        """Bytes of the objects that hold rows, labels and weights."""
-        return sum(stored_bytes(self.storage, name) for name in self.arrays)
+        """Bytes of the objects that hold rows, labels and weights; where none are listed those of the rows."""
+        if not self.storage.lists:
+            return self.nbytes
+        return sum(self.storage.stored_bytes(name) for name in self.arrays)
 
     @cached_property
     def stored_bytes(self) -> int:
         """Bytes of all objects of the store."""
-        return stored_bytes(self.storage)
+        return self.storage.stored_bytes()
 
     @property
     def compression(self) -> str:

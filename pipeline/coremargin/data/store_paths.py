@@ -7,12 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from coremargin.data.owned import STORE
-from coremargin.data.sources.paths import is_there
+from coremargin.data.sources.paths import is_there, named_as_file
 from coremargin.formats.local_path import local_path
+from coremargin.formats.location import is_remote
 
 
 def is_store(source: Any) -> bool:
-    """Whether a path is that of a store, or of nothing: not that of files, nor a pattern of such."""
+    """Whether a path is that of a store, or of nothing: not that of files, nor a pattern of such.
+
+    An address is, unless it is named as a file. Raises UsageError for those.
+    """
+    if is_remote(source) and not named_as_file(source):
+        return True
     path = local_path(source)
     if not is_there(path):
         return not any(mark in path.name for mark in "*?[") and path.suffix in ("", ".zarr")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import closing
+from contextlib import ExitStack, closing
 from itertools import islice
 from typing import TYPE_CHECKING, Self
 
 from coremargin.engine.meter import MemoryMeter
+from coremargin.engine.read_ahead import begin_fetching
 from coremargin.engine.resources import THREAD_BYTES, need_memory
 from coremargin.engine.task import answer, one_blas_thread
 from coremargin.errors import UsageError
@@ -60,24 +61,37 @@ class InProcess:
                 yield result
 
     def _loop(self, source: Source, probe: Probe, blocks: Sequence[Block]) -> Generator[BlockResult, None, None]:
-        for block in blocks:
-            yield answer(source, probe.narrow(block), block)
+        fetching = begin_fetching(source, blocks[0].chunks if blocks else ())
+        try:
+            for number, block in enumerate(blocks):
+                now, following = fetching, blocks[number + 1 : number + 2]
+                fetching = begin_fetching(source, following[0].chunks if following else ())
+                yield answer(source, probe.narrow(block), block, now)
+        finally:
+            fetching.close()
 
     def _threaded(self, source: Source, probe: Probe, blocks: Sequence[Block]) -> Generator[BlockResult, None, None]:
         waiting = iter(blocks)
         running: set[Future[BlockResult]] = set()
+        fetching: dict[Future[BlockResult], ExitStack] = {}
         pool, together = ThreadPoolExecutor(self._threads, thread_name_prefix="coremargin-scan"), Together()
         try:
             while True:
                 for block in islice(waiting, 2 * self._threads - len(running)):  # one ahead per thread keeps all busy
-                    running.add(pool.submit(together.run, answer, source, probe.narrow(block), block))
+                    ahead = begin_fetching(source, block.chunks)
+                    future = pool.submit(together.run, answer, source, probe.narrow(block), block, ahead)
+                    running.add(future)
+                    fetching[future] = ahead
                 if not running:
                     return
                 finished, running = wait(running, return_when=FIRST_COMPLETED)
                 for future in finished:
+                    del fetching[future]
                     yield future.result()
         finally:
             together.end()
+            for ahead in fetching.values():
+                ahead.close()
             pool.shutdown(wait=True, cancel_futures=True)
 
     def peak_rss_bytes(self) -> int:

@@ -18,6 +18,7 @@ from threadpoolctl import ThreadpoolController
 
 from coremargin.data.view import bytes_read
 from coremargin.engine.protocols import Block, BlockResult
+from coremargin.engine.read_ahead import begin_fetching
 from coremargin.errors import BlockFailed, machine_limit
 from coremargin.maths.breakdown import quiet
 
@@ -46,15 +47,19 @@ def open_handle(handle: Any) -> Source:
         raise
 
 
-def answer(source: Source, probe: Probe, block: Block) -> BlockResult:
+def answer(
+    source: Source, probe: Probe, block: Block, fetching: AbstractContextManager[object] | None = None
+) -> BlockResult:
     """The summary of one block and what it cost.
+
+    fetching: what fetches its chunks, if that has begun.
 
     After an OSError the block is tried again a few times, then BlockFailed is raised, as for MemoryError; all other
     errors pass with a note that names block, chunks, store and worker.
     """
     started = time.perf_counter()
     try:
-        with quiet():
+        with fetching or begin_fetching(source, block.chunks), quiet():
             summary = _probe_with_retries(source, probe, block)
     except Exception as error:
         error.add_note(f"in {place(source, block)}, on worker {worker_name()}")

@@ -17,7 +17,7 @@ from coremargin.errors import DataError, StoreError
 from coremargin.formats.column_kinds import Column, Lists, Name, Numbers
 from coremargin.formats.limits import MOST_FEATURES
 from coremargin.formats.model_record import Strict, check_version
-from coremargin.formats.storage import read_object_bytes
+from coremargin.formats.storage import read_checked_bytes
 from coremargin.formats.strict_json import read_object, typed
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def read_stored(storage: ReadableStorage, digest: str, features: int) -> Columns
     """
     place = f"{storage.name}/{FILE}"
     try:
-        data = read_object_bytes(storage, FILE, LARGEST, error=StoreError)
+        data = read_checked_bytes(storage, FILE, LARGEST, lambda data: digest_of(data) == digest, error=StoreError)
     except FileNotFoundError:
         raise StoreError(f"{place}: expected what the columns of the store are, found no file; restore it") from None
     found = digest_of(data)

@@ -8,7 +8,7 @@ ever, a device would not end.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -88,6 +88,9 @@ class _OpenFolder:
         except (OSError, ValueError):
             return False
         return True
+
+    def preload(self, keys: Iterable[str]) -> None:
+        """Files are read as they are opened."""
 
     def is_current(self) -> bool:
         """Whether a reader of the path gets this folder now."""

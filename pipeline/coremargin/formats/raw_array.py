@@ -13,14 +13,22 @@ import numpy as np
 
 from coremargin.errors import StoreError
 from coremargin.formats.limits import MOST_PADDING_BYTES
-from coremargin.formats.storage import MISSING, read_object_bytes
+from coremargin.formats.storage import MISSING, read_checked_bytes
 from coremargin.formats.zarr_metadata import Bytes, Crc32c, Endian, read_array_metadata
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from coremargin.formats.storage import ReadableStorage
 
 CRC_BYTES = 4
 _CODECS = [Bytes(configuration=Endian(endian="little")), Crc32c()]
+
+
+def preload_raw_arrays(storage: ReadableStorage, arrays: Iterable[tuple[str, int]]) -> None:
+    """Fetch what is read first of arrays, each given by its key and its number of dimensions, at once."""
+    keys = [(array, f"c.0{'.0' * (dimensions - 1)}") for array, dimensions in arrays]
+    storage.preload(f"{array}/{name}" for array, chunk in keys for name in ("zarr.json", chunk))
 
 
 def read_raw_array(
@@ -57,14 +65,18 @@ def read_raw_array(
 def _read_chunk(storage: ReadableStorage, key: str, step: int, dtype: str, tail: tuple[int, ...]) -> np.ndarray:
     place = f"{storage.name}/{key}"
     expected = step * math.prod(tail) * np.dtype(dtype).itemsize
+
+    def is_whole(data: bytes) -> bool:
+        return crc32c.crc32c(memoryview(data)[:expected]) == int.from_bytes(data[expected:], "little")
+
     try:
-        data = read_object_bytes(storage, key, expected + CRC_BYTES, error=StoreError)
+        data = read_checked_bytes(storage, key, expected + CRC_BYTES, is_whole, error=StoreError)
     except MISSING:
         raise StoreError(f"{place}: statistics are missing; restore the file from a copy") from None
     if len(data) != expected + CRC_BYTES:
         raise StoreError(
             f"{place}: expected {expected + CRC_BYTES:,} bytes, got {len(data):,}; restore the file from a copy"
         )
-    if crc32c.crc32c(memoryview(data)[:expected]) != int.from_bytes(data[expected:], "little"):
+    if not is_whole(data):
         raise StoreError(f"{place}: the checksum does not match, the file was altered; restore it from a copy")
     return np.frombuffer(data, dtype=dtype, count=expected // np.dtype(dtype).itemsize).reshape(step, *tail)

@@ -7,7 +7,7 @@ storage: FileNotFoundError or NotADirectoryError where there is no such object.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import BinaryIO, Protocol
 
@@ -15,6 +15,7 @@ from coremargin.errors import DataError, raise_if_limit
 from coremargin.formats.strict_json import cut
 
 MISSING = (FileNotFoundError, NotADirectoryError)
+_TRANSFERS = 5  # of an object that comes damaged in another way each time
 
 
 class ReadableStorage(Protocol):
@@ -29,6 +30,9 @@ class ReadableStorage(Protocol):
 
     def exists(self, key: str = "") -> bool:
         """Whether there is an object, or anything below such a prefix."""
+
+    def preload(self, keys: Iterable[str]) -> None:
+        """Fetch small objects at once, each for its next ``open``, where requests take long; some may be missing."""
 
 
 @contextmanager
@@ -64,6 +68,26 @@ def read_object_bytes(storage: ReadableStorage, key: str, largest: int, *, error
                 f"{storage.name}/{key}: expected at most {largest:,} bytes, found {size:,}; restore it from a copy"
             )
         return file.read()
+
+
+def read_checked_bytes(
+    storage: ReadableStorage,
+    key: str,
+    largest: int,
+    is_whole: Callable[[bytes], bool],
+    *,
+    error: type[DataError] = DataError,
+) -> bytes:
+    """As ``read_object_bytes``; read again until ``is_whole`` or the same bytes came twice, which is for the caller.
+
+    What a network damages on its way is so repaired; what lies there damaged costs a second read.
+    """
+    data, before = read_object_bytes(storage, key, largest, error=error), None
+    for _ in range(_TRANSFERS):
+        if is_whole(data) or data == before:
+            break
+        data, before = read_object_bytes(storage, key, largest, error=error), data
+    return data
 
 
 def object_size(file: BinaryIO) -> int:

@@ -223,13 +223,15 @@ class StoreRecord(Strict, frozen=True, kw_only=True):
 def read_store_record(storage: ReadableStorage) -> StoreRecord:
     """The record of a store. Raises StoreError: not a store, another format, broken or absurd."""
     path = storage.name
-    with reading_errors(storage, "zarr.json", error=StoreError):
-        there = storage.exists()
-    if not there:
-        raise StoreError(f"{path}: expected a store, found nothing there; `coremargin ingest SOURCE {path}` makes one")
     try:
         attributes = read_group(storage).attributes
     except MISSING:
+        with reading_errors(storage, "zarr.json", error=StoreError):
+            there = storage.exists()  # asked last: a bucket may be one that may be read, not listed
+        if not there:
+            raise StoreError(
+                f"{path}: expected a store, found nothing there; `coremargin ingest SOURCE {path}` makes one"
+            ) from None
         raise StoreError(
             f"{path}: expected a store (a folder with zarr.json), found something else; "
             f"`coremargin ingest` makes stores"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -20,6 +19,7 @@ from coremargin.data.store import Store
 from coremargin.data.tables.objects import matrix_of, with_label_name
 from coremargin.errors import UsageError
 from coremargin.formats.local_path import local_path
+from coremargin.formats.location import Location, location
 from coremargin.learn.retrain import prepare_retraining, retrain_job_of
 from coremargin.learn.tables import store_of
 from coremargin.learn.train import (
@@ -300,7 +300,7 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
     store = store_of(source, y, weights, columns, folder, begin, overwrite=overwrite, labelled=labelled)
     with store as (rows_or_path, labels, row_weights):
         rows = _open_source(rows_or_path, labels, row_weights, labelled=labelled)
-        job = replace(job, store=Path(rows.name))
+        job = replace(job, store=rows.name if isinstance(rows.name, Location) else Location(rows.name))
         if folder is not None:
             rows = open_store(job, begin) if isinstance(rows_or_path, str | os.PathLike) else rows
             check_output(job, begin, overwrite=overwrite)
@@ -323,6 +323,7 @@ def retrain(  # noqa: PLR0913 - a model, its rows and where to; all but two with
     cluster: Cluster = None,
     begin: Begin = "new",
     overwrite: bool = False,
+    storage_options: Mapping[str, str] | None = None,
     on_round: Callable[[dict[str, Any]], None] | None = None,
     **parameters: Any,
 ) -> AnyModel:
@@ -349,6 +350,8 @@ def retrain(  # noqa: PLR0913 - a model, its rows and where to; all but two with
         As for ``train``.
     overwrite : bool, default False
         Replace an existing model, such as the earlier one.
+    storage_options : mapping, optional
+        Options of the address of a store in object storage, as for ``Store.open``.
     on_round : callable, optional
         Called with the record of each round (a dict).
     **parameters
@@ -378,7 +381,7 @@ def retrain(  # noqa: PLR0913 - a model, its rows and where to; all but two with
         raise UsageError(f"begin: expected 'new', 'resume' or 'restart', got {begin!r}")
     spec = {
         "model": local_path(model),
-        "store": local_path(store),
+        "store": location(store, storage_options),
         "out": local_path(out or "model"),
         "kernel": _kernel_name(kernel),
         **_as_plain_values(parameters),

@@ -25,6 +25,7 @@ from coremargin.data.view import root
 from coremargin.engine.checkpoint import identity_then
 from coremargin.engine.problem import CannotWarmStart, WarmStarts
 from coremargin.errors import CoremarginError, DataError, SpecError, UsageError
+from coremargin.formats.location import Location, storage_words
 from coremargin.formats.plain_file import read_plain
 from coremargin.formats.run_record import RUN
 from coremargin.formats.strict_json import LARGEST, read_object
@@ -57,7 +58,7 @@ class RetrainJob(Spec, tag_field="job", tag="retrain", frozen=True, kw_only=True
     """
 
     model: Annotated[Path, Meta(description="Folder of the earlier model.")]
-    store: Path
+    store: Location
     out: Annotated[Path, Meta(description="Folder of the new model.")]
     kernel: Annotated[str | None, Meta(description="MODULE:FUNCTION of a user-defined kernel.")] = None
     epsilon: Annotated[float | None, Meta(description="Relative gap between the bounds.  [default: as before]")] = None
@@ -199,6 +200,7 @@ def prepare_retraining(retrain: RetrainJob, begin: Begin = "new") -> Retraining:
     if begin == "resume" and folder == Path(os.path.abspath(retrain.out)) and model.store_digest == store.digest:
         digest = identity_then(retrain.out).get("parent", digest)  # killed after it had replaced its parent
     words = ["coremargin", "retrain", str(retrain.model), str(retrain.store), "--out", str(retrain.out)]
+    words += storage_words(retrain.store)
     resume = (*words, *option_words(retrain), "--resume")
     return Retraining(job=job, path=folder, model=model, digest=digest, resume=resume)
 
@@ -213,7 +215,7 @@ def _job_of_model(folder: Path, model: AnyModel, retrain: RetrainJob) -> TrainJo
     options = {name: value for name, value in options.items() if name not in _OF_THE_RUN}
     options = kind_of_model(model).retraining_options(options, retrain.kernel)
     try:
-        job = job_of({**options, "store": str(retrain.store), "out": str(retrain.out)}, where=f"{folder}/{RUN}")
+        job = job_of({**options, "store": retrain.store, "out": str(retrain.out)}, where=f"{folder}/{RUN}")
     except SpecError as error:
         raise UsageError(f"{folder}: the parameters of this model are not known ({error}); train a new one") from error
     kind = kind_of(job)

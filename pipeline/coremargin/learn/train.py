@@ -28,6 +28,7 @@ from coremargin.engine.loop import Answer, Callbacks, Engine, OutOfTime, ScanCos
 from coremargin.engine.problem import WarmStarts, WorksBetweenScans
 from coremargin.engine.task import one_blas_thread
 from coremargin.errors import CoremarginError, DataError, Interrupted, MachineLimit, OutputError, StoreError, UsageError
+from coremargin.formats.location import is_remote
 from coremargin.formats.run_record import ROUNDS, RUN, read_run
 from coremargin.interruption import interrupt_handled, raise_if_interrupted, terminable
 from coremargin.learn.ellipsoid_scaling import FittedEllipsoid, earlier_ellipsoid, fit_ellipsoid, preliminary_ellipsoid
@@ -209,7 +210,8 @@ def train_job(  # noqa: PLR0913 - all but three have a default
                 allowance = replace(allowance, requested=allowance.requested or retraining is not None)
                 finish = partial(_write_state_and_report, done, allowance, report)
                 done.model.save(job.out, done.run, done.rounds, report=finish, overwrite=overwrite)
-                has_model(job.store)
+                if not is_remote(job.store):
+                    has_model(Path(job.store))
                 if done.resumable:  # stopped at a limit: --resume continues with a larger one
                     checkpoint.save()
                     return done

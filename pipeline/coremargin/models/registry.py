@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from coremargin.data.local_storage import LocalStorage
 from coremargin.data.storages import open_storage
 from coremargin.formats import kinds
 from coremargin.formats.model_files import read_model_files
@@ -84,5 +85,8 @@ def load(path: str | os.PathLike[str], kernel: KernelFunction | None = None) -> 
         files = read_model_files(model)
         return cast("type[SingleModel]", class_of(files.record.problem)).from_files(files)
 
-    found = open_storage(resolve_model(Path(open_storage(path).name))).read_whole(read)
+    storage = open_storage(path)
+    if isinstance(storage, LocalStorage):
+        storage = open_storage(resolve_model(Path(storage.name)))
+    found = storage.read_whole(read)
     return found if kernel is None else found.with_kernel(kernel)

@@ -12,6 +12,7 @@ from coremargin.engine.allowance import Allowance
 from coremargin.engine.default_memory import default_memory
 from coremargin.formats.choices import ELLIPSOID_SCALING, MapKind, ScalingKind
 from coremargin.formats.limits import GAMMAS, MOST_DEGREE, MOST_SEED
+from coremargin.formats.location import Location
 from coremargin.formats.map_asked import KEYS, MOST_COMPONENTS, MapAsked
 from coremargin.spec import Seconds, Size, Spec
 
@@ -86,7 +87,7 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
     EXACT: ClassVar[bool] = False  #: whether epsilon may be 0: as close as float64 can tell
     HYPERPLANES: ClassVar[bool] = True  #: whether models consist of hyperplanes, which may have an intercept
 
-    store: Path
+    store: Location
     out: Annotated[Path, Meta(description="Folder of the model.")]
     epsilon: Annotated[
         float, Meta(description="Share of the best possible margin, or value of a loss, that may be missed.")

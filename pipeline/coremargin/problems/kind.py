@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from coremargin.errors import UsageError
+from coremargin.formats.location import storage_words
 from coremargin.formats.run_record import Run
 
 if TYPE_CHECKING:
@@ -192,7 +193,8 @@ def suggest_loss(loss: str, *, instead_of: str = "") -> str:
 
 def describe_verify(job: TrainJob) -> str:
     """The command that verifies the model."""
-    return f"check   {shlex.join(['coremargin', 'verify', str(job.out), str(job.store), *job.said_again])}"
+    words = ["coremargin", "verify", str(job.out), str(job.store), *storage_words(job.store), *job.said_again]
+    return f"check   {shlex.join(words)}"
 
 
 class Command(ABC, Generic[A]):

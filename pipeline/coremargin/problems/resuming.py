@@ -8,6 +8,7 @@ from msgspec.structs import fields, replace
 
 from coremargin.engine.clusters.specs import ADDRESSES, as_client
 from coremargin.formats.local_path import local_path
+from coremargin.formats.location import storage_words
 from coremargin.spec import Size, Spec
 from coremargin.units import exact_size
 
@@ -30,7 +31,8 @@ def option_name(name: str, *, turned: bool = False) -> str:
 
 def resume_words(job: TrainJob) -> list[str]:
     """The command that resumes a job until it is proven: all its options except limits."""
-    return ["coremargin", "train", str(job.store), "--out", str(job.out), *option_words(job), "--resume"]
+    words = ["coremargin", "train", str(job.store), "--out", str(job.out), *storage_words(job.store)]
+    return [*words, *option_words(job), "--resume"]
 
 
 def option_words(job: Spec) -> list[str]:

@@ -5,11 +5,11 @@ Importing this is cheap, so that ``coremargin.verify`` can be the function below
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from typing import Any
 
     from coremargin.formats.storage import ReadableStorage
@@ -27,6 +27,7 @@ def verify(
     threads: int | None = None,
     sha256: bool = False,
     on_progress: OnProgress | None = None,
+    storage_options: Mapping[str, str] | None = None,
 ) -> Verification | FleetVerification:
     """Check every claim of a model's certificate, of all of a fleet, or of a campaign, by one scan of the store.
 
@@ -48,6 +49,8 @@ def verify(
         rows, but not chunks that were forged to have the same CRC-32C.
     on_progress : callable, optional
         Called after each chunk with the number of rows done and of all rows.
+    storage_options : mapping, optional
+        Options of the address of a store in object storage, as for ``Store.open``.
 
     Returns
     -------
@@ -69,8 +72,11 @@ def verify(
     >>> coremargin.verify("rows.model", "rows.zarr").ok  # doctest: +SKIP
     True
     """
+    from coremargin.formats.location import location
     from coremargin.verify.examine import examine, refutation
 
+    if storage_options:
+        store_path = location(cast("str", store_path), storage_options)
     result = examine(model_path, store_path, kernel=kernel, threads=threads, sha256=sha256, on_progress=on_progress)
     if not result.ok:
         raise refutation(result)

@@ -9,6 +9,7 @@ import math
 import threading
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 from msgspec import UNSET
 from scipy.sparse import csr_array
@@ -17,9 +18,11 @@ from coremargin.errors import DamagedChunk, StoreError, raise_if_limit
 from coremargin.formats.raw_array import CRC_BYTES
 from coremargin.formats.storage import MISSING, object_size, opened_object
 from coremargin.formats.zarr_metadata import Blosc, Crc32c, read_array_metadata, read_csr_group
-from coremargin.verify.opener import zarr_node
+from coremargin.verify.opener import is_fetched, zarr_node
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from coremargin.formats.storage import ReadableStorage
     from coremargin.formats.store_record import StoreRecord
     from coremargin.formats.zarr_metadata import ArrayMetadata
@@ -48,6 +51,8 @@ class Files:
         if self.weighted:
             kinds["weights"] = ("float64", self.rows, ())
         entries = None if record.file_entries is UNSET else record.file_entries
+        self._fetched = is_fetched(store)
+        store.preload(f"{name}/zarr.json" for name in kinds)
         self._metadata = {name: self._checked(name, *kind, entries) for name, kind in kinds.items()}
         self._arrays = {name: self._open(name) for name in kinds}
         self._recent: dict[tuple[str, int], np.ndarray] = {}
@@ -65,11 +70,14 @@ class Files:
             )
         return metadata
 
-    def _open(self, name: str) -> Any:
+    def _open(self, name: str, chunks: Mapping[str, bytes] | None = None) -> Any:
+        """The array; chunks: those that were fetched, by key, as zarr-python would read another one as fill values."""
         import zarr
 
+        # The metadata that were checked: a server might send others the second time.
+        objects = {f"{name}/zarr.json": msgspec.json.encode(self._metadata[name]), **(chunks or {})}
         try:
-            return zarr.open_array(zarr_node(self._store, name), mode="r", zarr_format=3)
+            return zarr.open_array(zarr_node(self._store, name, objects), mode="r", zarr_format=3)
         except Exception as error:  # zarr raises various errors for bad metadata
             raise_if_limit(error, f"{self.path}/{name}")
             raise StoreError(f"{self.path}/{name}: zarr cannot open it ({error}); restore it from a copy") from error
@@ -88,8 +96,10 @@ class Files:
         if name not in self._arrays:
             self._open_changed(name, stop)
         array, step = self._arrays[name], self._step(name)
-        for number in range(start // step, -(-stop // step)):
-            self._look_at(name, f"{name}/{self._metadata[name].key(number)}", chunk)
+        keys = [f"{name}/{self._metadata[name].key(number)}" for number in range(start // step, -(-stop // step))]
+        fetched = {key: self._look_at(name, key, chunk) for key in keys}
+        if self._fetched:
+            array = self._open(name, fetched)
         try:
             values = np.ascontiguousarray(array[start:stop])
         except Exception as error:  # codecs raise various errors
@@ -102,13 +112,22 @@ class Files:
             raise DamagedChunk(f"{self.path}/{name}: {chunk} is cut short; restore zarr.json from a copy")
         return values
 
-    def _look_at(self, name: str, key: str, chunk: str) -> None:
-        """Raises DamagedChunk if a chunk's object is missing, or is longer than allowed, also after decompression."""
+    def forget(self) -> None:
+        """Read all files again that are read next."""
+        with self._lock:
+            self._recent.clear()
+
+    def _look_at(self, name: str, key: str, chunk: str) -> bytes:
+        """Check a chunk's object, which is returned where it has to be fetched.
+
+        Raises DamagedChunk if it is missing, or is longer than allowed, also after decompression.
+        """
         metadata, file = self._metadata[name], f"{self.path}/{key}"
         whole = math.prod(metadata.chunks) * np.dtype(metadata.data_type).itemsize
         try:
             with opened_object(self._store, key, error=DamagedChunk) as stored:
-                size, head = object_size(stored), stored.read(_BLOSC_HEADER)
+                size = object_size(stored)
+                data = stored.read(size if self._fetched and size <= 2 * whole + _BESIDE else _BLOSC_HEADER)
         except MISSING:
             raise DamagedChunk(
                 f"{file}: {chunk} is missing; restore it from a copy, or ingest the data again"
@@ -117,15 +136,16 @@ class Files:
         inflated, stated = whole, size
         if packed:
             crc_bytes = CRC_BYTES if isinstance(metadata.codecs[-1], Crc32c) else 0
-            inflated, stated = int.from_bytes(head[4:8], "little"), int.from_bytes(head[12:16], "little") + crc_bytes
+            inflated, stated = int.from_bytes(data[4:8], "little"), int.from_bytes(data[12:16], "little") + crc_bytes
         if size > 2 * whole + _BESIDE or inflated != whole or stated != size:
             found = f"{size:,} bytes" + (f", the header promises {inflated:,} of {stated:,}" if packed else "")
             raise DamagedChunk(f"{file}: {chunk}: expected {whole:,} bytes, found {found}; restore it from a copy")
+        return data
 
     def _values(self, name: str, first: int, last: int, chunk: str) -> np.ndarray:
         """Stored values [first, last); a file with the values of several chunks of rows is read once."""
         step, length = self._step(name), int(self._arrays[name].shape[0])
-        parts = [self.read(name, first, first, chunk)]
+        parts = [np.empty(0, self._metadata[name].data_type)]
         for number in range(first // step, -(-last // step)):
             with self._lock:
                 values = self._recent.get((name, number))

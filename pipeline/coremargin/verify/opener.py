@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 
 from coremargin.formats.local_path import local_path
-from coremargin.formats.open_folder import read_folder
+from coremargin.formats.location import is_remote, location
+from coremargin.formats.object_storage import ObjectReader
+from coremargin.formats.open_folder import incomplete, read_folder
 from coremargin.formats.plain_file import plain
+from coremargin.formats.storage import MISSING
 from coremargin.formats.versions import resolve_model
 
 if TYPE_CHECKING:
@@ -32,21 +35,42 @@ class _Folder:
         """Whether there is a file or folder."""
         return (self.path / key).exists()
 
+    def preload(self, keys: Iterable[str]) -> None:
+        """Files are read as they are opened."""
+
 
 def open_store(store: str | os.PathLike[str] | ReadableStorage) -> ReadableStorage:
-    """The objects of a store, by its path. Raises UsageError for addresses of other machines."""
-    return _Folder(Path(os.path.abspath(local_path(store)))) if isinstance(store, str | os.PathLike) else store
+    """The objects of a store, by its path or address. Raises UsageError for an address that cannot be opened."""
+    if not isinstance(store, str | os.PathLike):
+        return store
+    return ObjectReader(location(store)) if is_remote(store) else _Folder(Path(os.path.abspath(local_path(store))))
 
 
 def read_model(model: str | os.PathLike[str] | ReadableStorage, read: Callable[[ReadableStorage], T]) -> T:
     """``read`` of the objects of a model, by its path or its name in a registry. Raises DataError, UsageError."""
     if not isinstance(model, str | os.PathLike):
         return read(model)
+    if is_remote(model):
+        objects = ObjectReader(location(model))
+        try:
+            return read(objects)
+        except MISSING as error:
+            raise incomplete(objects.name, error) from None
     return read_folder(resolve_model(Path(os.path.abspath(local_path(model)))), read)
 
 
-def zarr_node(store: ReadableStorage, key: str) -> Any:
-    """The node that zarr-python opens as the array of this key."""
+def is_fetched(store: ReadableStorage) -> bool:
+    """Whether objects come from a service, by requests that take long, and may be damaged on their way."""
+    return isinstance(store, ObjectReader)
+
+
+def zarr_node(store: ReadableStorage, key: str, objects: Mapping[str, bytes]) -> Any:
+    """The node that zarr-python opens as the array of this key; objects: those of it that were fetched, by key."""
     if isinstance(store, _Folder):
         return str(store.path / key)
+    if is_fetched(store):
+        from zarr.core.buffer.cpu import Buffer
+        from zarr.storage import MemoryStore, StorePath
+
+        return StorePath(MemoryStore({name: Buffer.from_bytes(data) for name, data in objects.items()}), key)
     return store.zarr_node(key)  # type: ignore[attr-defined]  # of a storage that the caller opened

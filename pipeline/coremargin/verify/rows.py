@@ -29,7 +29,7 @@ from coremargin.formats.store_log import read_log
 from coremargin.formats.store_record import read_store_record
 from coremargin.verify.files import Files
 from coremargin.verify.hashes import ContentHash, bytes_of, content_digest, hashes_of
-from coremargin.verify.opener import open_store
+from coremargin.verify.opener import is_fetched, open_store
 from coremargin.verify.sums import quiet
 from coremargin.verify.written import as_of, read_sums
 
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _PENDING_BYTES = 256 << 20  # chunks in memory at a time
+_FETCHES = 4  # of a chunk that comes damaged in another way each time
+_REQUESTS = 16  # chunks that are fetched at a time, from a service
 _REMEMBERED = 64 << 20  # bytes of the cache of rows with positive weight, a bit per row
 
 
@@ -80,6 +82,7 @@ class Rows:
         has recorded cannot be compared with the claim.
         """
         self._store = store = open_store(path)
+        self._fetched = is_fetched(store)
         self.path = store.name  #: for messages
         whole = read_store_record(store)
         self.log = read_log(store, whole)
@@ -142,8 +145,24 @@ class Rows:
         start, stop = index * self.chunk_rows, min(self.rows, (index + 1) * self.chunk_rows)
         return start, stop, f"chunk {index} (rows {start:,} to {stop - 1:,})"
 
+    def _again(self, read: Callable[[int], T], index: int) -> T:
+        """``read(index)``; what is fetched is read again unless it was damaged in the same way twice, as it lies."""
+        before = ""
+        for _ in range(_FETCHES):
+            try:
+                return read(index)
+            except DamagedChunk as error:
+                if not self._fetched or str(error) == before:
+                    raise
+                before = str(error)  # with the digest that was found
+                self._files.forget()
+        return read(index)
+
     def _labels(self, index: int) -> tuple[np.ndarray, np.ndarray | None]:
         """Label codes and weights of a chunk, compared with the stored digests."""
+        return self._again(self._labels_once, index)
+
+    def _labels_once(self, index: int) -> tuple[np.ndarray, np.ndarray | None]:
         start, stop, place = self._span(index)
         folders = self._sums.folders
         codes = self._files.read(folders["y"].get(index, "y"), start, stop, place)
@@ -221,7 +240,8 @@ class Rows:
         chunk_bytes = max(1, self.chunk_rows * self.features * itemsize)
         if self.sparse:
             chunk_bytes = max(1, int(self._sums.nonzeros.max()) * (itemsize + 4))
-        threads = max(1, min(threads or min(os.cpu_count() or 1, 8), _PENDING_BYTES // chunk_bytes))
+        usual = _REQUESTS if self._fetched else min(os.cpu_count() or 1, 8)
+        threads = max(1, min(threads or usual, _PENDING_BYTES // chunk_bytes))
         waiting: deque[Future[tuple[Chunk, T]]] = deque()
         crcs = dict.fromkeys(self._sums.parts, 0)
         with _one_blas_thread(), ThreadPoolExecutor(threads, thread_name_prefix="coremargin-verify") as pool:
@@ -292,7 +312,7 @@ class Rows:
 
     def _one(self, index: int, ask: Callable[[Chunk], T]) -> tuple[Chunk, T]:
         with quiet():  # numbers that overflow prove nothing: comparisons with them are false
-            chunk = self._read(index)
+            chunk = self._again(self._read, index)
             return chunk, ask(chunk)
 
     def _read(self, index: int) -> Chunk:

@@ -12,7 +12,7 @@ from msgspec import UNSET
 
 from coremargin.errors import StoreError
 from coremargin.formats import store_log
-from coremargin.formats.raw_array import read_raw_array
+from coremargin.formats.raw_array import preload_raw_arrays, read_raw_array
 from coremargin.formats.store_record import changes, check_stored_values, group_of, spans
 from coremargin.verify.hashes import PARTS, hashes_of
 
@@ -66,6 +66,7 @@ def read_sums(store: ReadableStorage, record: StoreRecord) -> Sums:
     """
     commits, sparse = record.commits, record.sparse
     described = spans(commits)
+    _preload(store, record)
 
     def column(name: str, dtype: str, tail: tuple[int, ...] = (), only: str = "") -> np.ndarray:
         """A column for all chunks; only: selects commits, with 0 for the chunks of others."""
@@ -116,6 +117,20 @@ def read_sums(store: ReadableStorage, record: StoreRecord) -> Sums:
     named = {name: hashes[:, number] for number, name in enumerate(PARTS)} if hashed else {}
     folders = {part: _folders(f"{store.name}/{BLOCKS}", record, part, of) for part, of in places.items()}
     return Sums(nonzeros, parts, named, folders, weighted)
+
+
+def _preload(store: ReadableStorage, record: StoreRecord) -> None:
+    """Fetch the records at once, where requests take long."""
+    wanted = list[tuple[str, int]]()
+    for _, _, commit in spans(record.commits):
+        names = {"digest": 1} | ({"nonzeros": 1} if record.sparse else {})
+        names |= {"marks": 2} if record.sparse or record.weighted or commit.weights else {}
+        names |= ({"array": 1} if commit.moved else {}) | ({"weights_array": 1} if commit.weights else {})
+        wanted += [(f"{BLOCKS}/{commit.group}/{name}", dimensions) for name, dimensions in names.items()]
+    for _, _, commit in changes(record.commits):
+        changed = ("chunk", "y", "array", *(("weights", "weights_array") if commit.weights else ()))
+        wanted += [(f"{BLOCKS}/{commit.group}/{name}", 1) for name in changed]
+    preload_raw_arrays(store, wanted)
 
 
 def _of_ones(record: StoreRecord, chunks: int) -> np.ndarray:

@@ -10,7 +10,22 @@ from typing import Any, TypeGuard
 
 from coremargin.errors import DataError, UsageError
 from coremargin.formats.local_path import local_path
+from coremargin.formats.location import is_remote, location
 
+_FILE_ENDINGS = (
+    ".csv",
+    ".tsv",
+    ".txt",
+    ".gz",
+    ".parquet",
+    ".npy",
+    ".npz",
+    ".svm",
+    ".svmlight",
+    ".libsvm",
+    ".arff",
+    ".json",
+)
 AnyPath = str | bytes | os.PathLike[str]
 
 
@@ -20,13 +35,20 @@ def is_path(value: Any) -> TypeGuard[AnyPath]:
 
 
 def local_source(source: Any) -> Any:
-    """The source, a path as a local one. Raises UsageError for an address of another machine."""
+    """The source, a path as a local one, the address of a store as it is. Raises UsageError for other addresses."""
+    if is_remote(source) and not named_as_file(source):
+        return location(source)
     if is_path(source):
         return local_path(source)
     for one in source if isinstance(source, list | tuple) else ():
         if is_path(one):
             local_path(one)
     return source
+
+
+def named_as_file(address: str | os.PathLike[str]) -> bool:
+    """Whether an address ends as files do that ``ingest`` reads, not as a store's."""
+    return os.fsdecode(address).lower().endswith(_FILE_ENDINGS)
 
 
 def is_there(path: Path) -> bool:

@@ -1,0 +1,315 @@
+"""Objects of a bucket or a web server as a storage: ``s3://``, ``gs://``, ``az://`` and ``https://``, for reading.
+
+Chunks cannot be mapped: they are fetched ahead, as far as memory allows, as a request takes some 30 ms before its first
+byte and one connection carries some 90 MB/s. Measured at these figures, 16 requests at a time read as fast as a scan
+computes, and 32 were slower on two cores (2026-11-28).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from threading import Lock as ThreadLock
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, TypeVar
+
+import msgspec
+import numpy as np
+
+from coremargin.data.machine_memory import available_bytes
+from coremargin.data.storage import Entry, check_most, check_size
+from coremargin.errors import DataError, UsageError
+from coremargin.formats.object_storage import Fetched, ObjectReader
+from coremargin.formats.open_folder import incomplete
+from coremargin.formats.zarr_metadata import read_array_metadata
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from coremargin.data.checksum import Data
+    from coremargin.data.storage import Lock, Owner, Owns, Storage, Tag
+    from coremargin.formats.location import Location
+    from coremargin.formats.storage import ReadableStorage
+
+T = TypeVar("T")
+REQUESTS = 16  #: for chunks, at a time
+PREFETCH_BYTES = 256 << 20  #: most bytes of a process that were fetched and not yet read
+_MEMORY_SHARE = 8  # of what is available at the first fetch
+_MOST_BYTES = 1 << 62
+_ALIGNMENT = 16  # as NumPy's own arrays have it
+
+
+class _Part:
+    """Bytes that somebody will read soon."""
+
+    def __init__(self, fetch: Callable[[], Fetched], nbytes: int) -> None:
+        self.fetch, self.nbytes = fetch, nbytes
+        self.started: Future[Fetched] | None = None
+        self.over = False
+
+
+class Prefetcher:
+    """Fetches what is read soon, in the order in which it was requested, within a budget of bytes of this process."""
+
+    def __init__(self, most_bytes: Callable[[], int]) -> None:
+        """most_bytes: called once, at the first fetch."""
+        self._most_bytes, self._most = most_bytes, 0
+        self._lock = ThreadLock()
+        self._waiting: deque[_Part] = deque()
+        self._held = 0
+        self._pool: ThreadPoolExecutor | None = None
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes that were fetched, or are being fetched, and that nobody has read."""
+        with self._lock:
+            return self._held
+
+    def request(self, part: _Part) -> None:
+        """Fetch it as soon as there is room."""
+        with self._lock:
+            self._waiting.append(part)
+        self._start()
+
+    def take(self, part: _Part) -> Fetched | None:
+        """What was fetched, after waiting for it where that has begun; else None. Raises as its fetch."""
+        with self._lock:
+            started, part.over = part.started, True
+        if started is None:
+            return None
+        try:
+            return started.result()
+        finally:
+            self._give_back(part)
+
+    def drop(self, part: _Part) -> None:
+        """Nobody will read it, unless somebody has taken it."""
+        with self._lock:
+            if part.over:
+                return
+            part.over, started = True, part.started
+        if started is not None:
+            started.cancel()
+            started.add_done_callback(lambda _: self._give_back(part))
+
+    def _give_back(self, part: _Part) -> None:
+        with self._lock:
+            self._held -= part.nbytes
+        self._start()
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._pool is None:
+                self._most = self._most_bytes()
+                self._pool = ThreadPoolExecutor(REQUESTS, thread_name_prefix="coremargin-fetch")
+            while self._waiting:
+                part = self._waiting[0]
+                needed = not part.over and part.nbytes <= self._most
+                if needed and self._held + part.nbytes > self._most:
+                    return
+                self._waiting.popleft()
+                if needed:
+                    self._held += part.nbytes
+                    part.started = self._pool.submit(part.fetch)
+
+
+def _most_prefetch_bytes() -> int:
+    return min(PREFETCH_BYTES, available_bytes() // _MEMORY_SHARE)
+
+
+#: Of this process.
+prefetcher = Prefetcher(_most_prefetch_bytes)
+
+
+class ObjectStorage(ObjectReader):
+    """The objects below an address."""
+
+    remote = True
+
+    def __init__(self, address: Location) -> None:
+        super().__init__(address)
+        self._requested: dict[tuple[str, int], _Part] = {}
+        self._requesting = ThreadLock()
+
+    def list(self, prefix: str = "") -> list[Entry]:
+        """By name."""
+        found = self.list_level(prefix)
+        folders = [Entry(name, "folder", 0) for name in found.folders]
+        return sorted(folders + [Entry(name, "object", nbytes) for name, nbytes in found.objects])
+
+    def stored_bytes(self, prefix: str = "") -> int:
+        """By one listing."""
+        return sum(nbytes for _, nbytes in self.list_all(prefix))
+
+    def chunks(self, nbytes: int | None, content_bytes: int, map_bytes: int) -> _Chunks:
+        """What fetches the objects of an array."""
+        return _Chunks(self, nbytes)
+
+    def prefetch(self, key: str, start: int, nbytes: int) -> None:
+        """Do nothing: no cache would keep it for another process. ``fetching`` is what helps."""
+
+    @contextmanager
+    def fetching(self, ranges: Sequence[tuple[str, int, int]]) -> Iterator[None]:
+        """Fetch them in the background, in this order."""
+        parts = {
+            (key, start): _Part(partial(self.fetch, key, start, start + size), size) for key, start, size in ranges
+        }
+        with self._requesting:
+            self._requested |= parts
+        for part in parts.values():
+            prefetcher.request(part)
+        try:
+            yield
+        finally:
+            with self._requesting:
+                for at, part in parts.items():
+                    if self._requested.get(at) is part:
+                        del self._requested[at]
+            for part in parts.values():
+                prefetcher.drop(part)
+
+    def take(self, key: str, start: int) -> Fetched | None:
+        """What was fetched of an object from there on, once; None where it was not."""
+        with self._requesting:
+            part = self._requested.pop((key, start), None)
+        return None if part is None else prefetcher.take(part)
+
+    def write(self, key: str, parts: Sequence[Data], *, replaces: Tag | None = None) -> NoReturn:
+        """Raises UsageError, as do all that write."""
+        raise UsageError(
+            f"{self.name}: writing to addresses is not supported yet, expected a path on this machine; write there, "
+            "and copy what was written"
+        )
+
+    def create(self, key: str) -> AbstractContextManager[BinaryIO]:
+        """Refused."""
+        self.write(key, [])
+
+    def link(self, key: str, file: BinaryIO, place: Path) -> bool:
+        """No object is a file."""
+        return False
+
+    def protect(self, key: str) -> None:
+        """Refused."""
+        self.write(key, [])
+
+    def append(self, key: str, length: int, data: Data) -> None:
+        """Refused."""
+        self.write(key, [])
+
+    def sync(self, *prefixes: str) -> None:
+        """What was written lasts."""
+
+    def remove(self, key: str, owns: Owns) -> None:
+        """Refused."""
+        self.write(key, [])
+
+    def sweep(self, prefix: str, owns: Owns) -> None:
+        """Refused."""
+        self.write(prefix, [])
+
+    def resolved(self) -> Storage:
+        """Refused, as whoever writes asks for it first."""
+        self.write("", [])
+
+    def lock_writers(self, called: str = "") -> Lock:
+        """Refused."""
+        self.write("", [])
+
+    def lock_removal(self) -> Lock:
+        """Nothing: whoever removes cannot ask readers."""
+        return _NoLock()
+
+    def without_readers(self) -> AbstractContextManager[None]:
+        """Refused."""
+        self.write("", [])
+
+    def prepare(self) -> Storage:
+        """Refused."""
+        self.write("", [])
+
+    def prepared(self) -> Storage | None:
+        """There is none."""
+        return None
+
+    def publish(self, prepared: Storage, owns: Owns) -> None:
+        """Refused."""
+        self.write("", [])
+
+    def replacing(self, kind: Owner, *, overwrite: bool) -> AbstractContextManager[Storage]:
+        """Refused."""
+        self.write("", [])
+
+    def read_whole(self, read: Callable[[ReadableStorage], T]) -> T:
+        """``read`` of the objects as they are."""
+        try:
+            return read(self)
+        except FileNotFoundError as error:
+            if not self.exists():
+                raise DataError(f"{self.name}: expected a model, found nothing there") from None
+            raise incomplete(self.name, error) from None
+
+    def free_bytes(self) -> int:
+        """Without a limit that is known."""
+        return _MOST_BYTES
+
+    def zarr_node(self, key: str) -> Any:
+        """Its metadata alone, as they were checked: a server might send others the second time."""
+        from zarr.core.buffer.cpu import Buffer
+        from zarr.storage import MemoryStore, StorePath
+
+        metadata = msgspec.json.encode(read_array_metadata(self, key))
+        return StorePath(MemoryStore({f"{key}/zarr.json": Buffer.from_bytes(metadata)}), key)
+
+
+class _NoLock:
+    def release(self) -> None:
+        """Do nothing."""
+
+
+class _Chunks:
+    """The objects of one array. Nothing that was fetched is trusted later: the next fetch may be damaged on its way."""
+
+    def __init__(self, storage: ObjectStorage, nbytes: int | None) -> None:
+        self._storage, self._nbytes = storage, nbytes
+
+    def read(self, key: str, start: int, stop: int, out: np.ndarray | None = None) -> tuple[np.ndarray, Tag]:
+        """Fetched ahead, or now."""
+        found = self._storage.take(key, start)
+        if found is None or (len(found.data) < stop - start and found.nbytes >= stop):
+            found = self._storage.fetch(key, start, stop)
+        if self._nbytes is not None:
+            check_size(found.nbytes, self._nbytes)
+        if len(found.data) < stop - start:
+            raise OSError(f"expected {stop - start:,} bytes, the service sent {len(found.data):,}")
+        data = np.frombuffer(found.data, np.uint8, stop - start)
+        if out is not None:
+            out[:] = data
+            return out, found.tag
+        return _aligned(data), found.tag
+
+    def read_all(self, key: str, most: int) -> tuple[np.ndarray, Tag]:
+        """Fetched ahead, or now."""
+        found = self._storage.take(key, 0)
+        if found is None or len(found.data) != found.nbytes:
+            found = self._storage.fetch(key, most=most)
+        check_most(found.nbytes, most)
+        if len(found.data) != found.nbytes:
+            raise OSError(f"expected {found.nbytes:,} bytes, the service sent {len(found.data):,}")
+        return np.frombuffer(found.data, np.uint8), found.tag
+
+    def read_pieces(self, key: str, starts: Sequence[int], out: np.ndarray, tag: Tag) -> bool:
+        """False: pieces have no checksums, and cost a request each."""
+        return False
+
+    def in_memory(self, key: str) -> bool:
+        """Nothing stays."""
+        return False
+
+
+def _aligned(data: np.ndarray) -> np.ndarray:
+    """As it is where its address is a multiple of what arrays have, so that all products have the same bits."""
+    return data if data.ctypes.data % _ALIGNMENT == 0 else data.copy()

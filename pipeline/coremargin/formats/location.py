@@ -1,0 +1,134 @@
+"""Where a store lies: a path on this machine, or an address such as ``s3://bucket/rows.zarr`` with its options.
+
+Options have the names of the object_store crate, as in delta-rs, Lance and polars. Credentials are none of them: each
+process finds its own (environment, profile, workload identity, instance role), so that none travels or is written down.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+from coremargin.errors import UsageError
+from coremargin.formats.local_path import local_path
+
+SCHEMES = ("s3", "gs", "az", "abfs", "abfss", "https", "http")
+_REMOTE = re.compile(rf"({'|'.join(SCHEMES)}):/{{1,2}}(?=[^/])(.*)", re.DOTALL)  # pathlib leaves one slash of two
+
+_SIGNED = re.compile(r"[?&](sig|se|sv|X-Amz-[A-Za-z]+|X-Goog-[A-Za-z]+)=", re.IGNORECASE)
+
+#: Options, and what other projects call them (delta-rs, polars, Lance, s3fs).
+OPTIONS: dict[str, tuple[str, ...]] = {
+    "endpoint": ("endpoint_url", "aws_endpoint", "aws_endpoint_url", "azure_endpoint", "azure_storage_endpoint"),
+    "region": ("aws_region", "region_name", "aws_default_region"),
+    "skip_signature": ("aws_skip_signature", "azure_skip_signature", "google_skip_signature", "anonymous", "anon"),
+    "request_payer": ("aws_request_payer", "requester_pays"),
+    "allow_http": ("aws_allow_http", "azure_allow_http"),
+    "virtual_hosted_style_request": ("aws_virtual_hosted_style_request",),
+    "account_name": ("azure_storage_account_name", "azure_account_name"),
+}
+_FLAGS = ("skip_signature", "request_payer", "allow_http", "virtual_hosted_style_request")
+_NAMES = {other: name for name, others in OPTIONS.items() for other in (name, *others)}
+_SECRET = re.compile(r"key|secret|token|password|credential|sas|signature", re.IGNORECASE)
+_TRUE, _FALSE = ("true", "1", "yes", "on", "requester"), ("false", "0", "no", "off")
+
+
+class Location(str):  # noqa: SLOT000 - it has a dictionary, for its options
+    """A local path, or an address with the options that open it, which travel with it to other processes."""
+
+    options: dict[str, str]
+
+    def __new__(cls, text: str, options: Mapping[str, str] | None = None) -> Self:
+        """options: as ``storage_options`` returns them."""
+        found = super().__new__(cls, text)
+        found.options = dict(options or {})
+        return found
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.options)
+
+
+def is_remote(given: object) -> bool:
+    """Whether this is an address of an object storage or a web server, also where pathlib took one of its slashes."""
+    return isinstance(given, str | os.PathLike) and _REMOTE.match(os.fsdecode(given)) is not None
+
+
+def location(given: str | os.PathLike[str], options: Mapping[str, str] | None = None) -> Location:
+    """The location that is meant; options: as people give them; of an address that has some, further ones.
+
+    Raises UsageError for what ``local_path`` refuses, an address with credentials or a query, and unknown options.
+    """
+    found = _REMOTE.match(os.fsdecode(given))
+    if found is None:
+        if options:
+            raise UsageError(f"storage options are for addresses such as s3://bucket/rows.zarr; {given} is a path")
+        return Location(os.fspath(local_path(given)))
+    scheme, rest = found[1], found[2].rstrip("/")
+    web, host = scheme in ("https", "http"), rest.split("/")[0]
+    if "@" in host and (":" in host or not scheme.startswith("abfs")):  # nothing of it is repeated
+        raise UsageError(
+            f"{scheme}://: expected an address without user and password; set the environment variables of the "
+            "service, a profile or a role instead"
+        )
+    if _SIGNED.search(rest) or (web and ("?" in rest or "#" in rest)):
+        raise UsageError(
+            f"{scheme}://{host}: expected an address without a query or a signature: objects lie below it; set the "
+            "environment variables of the service, a profile or a role instead"
+        )
+    if any(part in ("", ".", "..") for part in rest.split("/")) or "\0" in rest:
+        raise UsageError(f"{scheme}://{rest}: expected names between single slashes, none of them empty, . or ..")
+    kept = given.options if isinstance(given, Location) else {}
+    return Location(f"{scheme}://{rest}", kept | storage_options(options or {}))
+
+
+def storage_options(given: Mapping[str, object]) -> dict[str, str]:
+    """Options by their names here, of others' too; flags as "true" or "false". Raises UsageError."""
+    found = dict[str, str]()
+    for key, value in given.items():
+        name = _NAMES.get(str(key).lower())
+        if name is None:
+            raise UsageError(_unknown(str(key)))
+        text = str(value)
+        if name in _FLAGS:
+            if text.lower() not in (*_TRUE, *_FALSE):
+                raise UsageError(f"storage option {name}: expected true or false, got {text!r}")
+            text = "true" if text.lower() in _TRUE else "false"
+        if name == "endpoint":
+            address = urlsplit(text)
+            plain = address.scheme in ("http", "https") and address.hostname and not address.query
+            if not plain or "@" in address.netloc:
+                raise UsageError(
+                    "storage option endpoint: expected http:// or https:// and a host, without user and query"
+                )
+        found[name] = text
+    return found
+
+
+def storage_words(store: str | os.PathLike[str]) -> list[str]:
+    """The options of a location on a command line."""
+    options = store.options if isinstance(store, Location) else {}
+    return [word for name, value in options.items() for word in ("--storage-option", f"{name}={value}")]
+
+
+def parse_storage_options(words: Iterable[str]) -> dict[str, str]:
+    """Options of a command line, KEY=VALUE each. Raises UsageError."""
+    found = dict[str, object]()
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals:
+            raise UsageError("storage option: expected KEY=VALUE, such as region=eu-central-1")
+        found[key.strip()] = value.strip()
+    return storage_options(found)
+
+
+def _unknown(key: str) -> str:
+    known = ", ".join(OPTIONS)
+    if _SECRET.search(key):
+        return (
+            f"storage option {key}: credentials are no options, as options are recorded; set the environment variables "
+            f"of the service, a profile or a role on each machine. Known options: {known}"
+        )
+    return f"storage option {key}: not known; known options: {known}"
