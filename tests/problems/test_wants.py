@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 #: Of kernels it is known as rows are read, how many carry the machine.
-KNOWN = [kind for kind in train_kit.KINDS if kind != "kernel-fleet"]
+KNOWN = [kind for kind in train_kit.KINDS if not kind.startswith("kernel")]
 
 
 @pytest.mark.parametrize("kind", KNOWN)

@@ -68,7 +68,7 @@ def test_shared_parts_of_a_report_name_no_kind(repository: Path) -> None:
         for path in texts
         if path.parent not in homes
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
-        if named.search(line)
+        if named.search(line) and "ELLIPSOID_SCALING:" not in line  # a scaling, which has the name of a kind
     ]
     assert offenders == []
     own = [path for path in texts if path.parent in homes]

@@ -45,6 +45,9 @@ def compare(store: Path, **options: Any) -> None:
     of its own hyperplane, and that of the exact solution of the rows that it used, are proven by scans of all rows. A
     limit of reads, with --limit none, gives the same numbers on any machine.
 
+    Names: fast, paper, any-violator, perceptron, raw-perceptron, averaged-perceptron, romma, aggressive-romma, alma,
+    alma-p, kowalczyk, slab, cutting-planes, lp, primal-qp, dual-qp, chunking, osuna, smo, cvm.
+
     \b
     Examples:
       coremargin compare rows.zarr --out strategies.html
@@ -55,7 +58,7 @@ def compare(store: Path, **options: Any) -> None:
     from coremargin.learn.compare import compare as run
     from coremargin.learn.compare import exponential_lesson, names_of, rescaled_lesson
     from coremargin.models.executor import executor_of
-    from coremargin.report import comparison
+    from coremargin.problems.hard import comparison
     from coremargin.units import parse_seconds
 
     names, out, quiet = names_of(options["strategies"]), options["out"], options["quiet"] or options["as_json"]

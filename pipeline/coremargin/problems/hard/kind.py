@@ -40,7 +40,11 @@ class HardMarginJob(TrainJob, frozen=True, kw_only=True):
 
     strategy: Annotated[
         Strategy,
-        Meta(description="Of a hard margin: a published algorithm, with the same certificate (see the guide)."),
+        Meta(
+            description="Of a hard margin: a published algorithm, which ends with the same certificate; `coremargin "
+            "compare --help` lists them.  [default: fast]",
+            extra={"metavar": "NAME"},
+        ),
     ] = "fast"
     centre: Annotated[
         Centre | None,

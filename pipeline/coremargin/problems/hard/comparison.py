@@ -54,7 +54,7 @@ def render(found: Comparison, exponential: Lesson, rescaled: Lesson, command: st
         "command": command,
         "software": version(),
     }
-    return page.template("report/comparison.html.j2").render(view)
+    return page.template("problems/hard/comparison.html.j2").render(view)
 
 
 def share(found: Comparison, value: float | None) -> float | None:
