@@ -17,7 +17,7 @@ SHARED = re.compile(r"coremargin\.(cli|learn|report|problems\.common|problems)\.
 
 #: Modules there that are about one kind or what few share, or are the list of all parameters that people read.
 ABOUT_ONE = {
-    "coremargin.cli.active", "coremargin.cli.reduce", "coremargin.cli.campaign_status",
+    "coremargin.cli.active", "coremargin.cli.reduce", "coremargin.cli.campaign_status", "coremargin.cli.compare",
     "coremargin.learn.api", "coremargin.learn.compare", "coremargin.learn.ellipsoid_scaling",
     "coremargin.problems.common.messages",
 }  # fmt: skip
