@@ -158,7 +158,10 @@ def test_it_is_trained_verified_shown_and_reported(tmp_path: Path, store: Path, 
     assert coremargin.verify(model, store).ok
     assert "no ellipsoid has a volume below" in say("verify", model, store, "--quiet")
     assert f"radius         {found.radius!r}, nu 0.05" in say("show", model)
-    assert "An ellipsoid around all 600 rows, nu 0.05" in (model / "report.html").read_text()
+    page = (model / "report.html").read_text()
+    assert "An ellipsoid around all 600 rows, nu 0.05" in page
+    assert "The last bin also holds the rows beyond." in page
+    assert "No row lies beyond" not in page
     assert json.loads(say("show", model, "--json"))["certificate"]["kind"] == "volume_radius"
 
 
