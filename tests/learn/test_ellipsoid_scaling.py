@@ -185,6 +185,7 @@ FORGERIES: list[tuple[dict[str, Any], str]] = [
     ({"axes": lambda a: a * 1.001}, "radius"),
     ({"axes": lambda a: a @ np.diag([0.5, 2.0, 1.0, 1.0])}, "row .* is the outermost"),
     ({"axes": lambda a: a + 1e-3 * np.tril(a, -1)}, "outermost|allow no"),
+    ({"axes": lambda a: a * 1e-320}, "radius"),
     ({"centre": lambda c: c * (1 + 1e-6)}, "outermost"),
     ({"bounds": lambda b: b * [1, 1 - 1e-9]}, "outermost"),
     ({"bounds": lambda b: b * [1 + 1e-6, 1]}, "allow no"),

@@ -20,8 +20,8 @@ from coremargin.models.ellipsoid import EllipsoidModel
 class SoftEllipsoidModel(EllipsoidModel):
     """The ellipsoid of least volume for the mean square of the levels of the farthest share nu of the rows.
 
-    Its radius is the Mahalanobis distance beyond which that share lies; ``predict`` gives 1 for rows inside of it and
-    -1 for others.
+    Its radius is the Mahalanobis distance beyond which about that share lies; ``predict`` gives 1 for rows inside of it
+    and -1 for others.
     """
 
     WHAT = "a soft ellipsoid"

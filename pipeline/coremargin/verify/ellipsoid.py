@@ -4,7 +4,7 @@ Of a lower triangle F (``axes``) and a centre c, a row x has the level ||F (x - 
 ellipsoid of *volume radius* l det(F)^(-1/r), the radius of the ball of the same volume.
 
 Upper bound, by a scan: the largest level of a row. Its error is below gamma_(r+8) || |F| |x - c| ||, so as a share of
-the level below that times the norm of |F| |F^-1|.
+the level below that times the norm of |F| |F^-1|. Axes for which this share is not small prove no upper bound.
 
 Lower bound, without a scan: for weights u >= 0 that sum to 1, and S the covariance of the coreset by them, no
 ellipsoid around the coreset has a volume radius below sqrt(r) det(S)^(1/2r). S is summed for z = F (x - c), where it is
@@ -46,6 +46,8 @@ _REFINED = 3  # evaluations of the coreset: of one ellipsoid, of that of the wei
 _NEAR = 0.025  # largest ||N|| that a bound is computed of
 #: Rows are in a flat if they are off it by at most this share of a column's range, and so many units of rounding.
 _FLAT, _UNITS = 1e-9, 64.0
+#: Bounds of rounding are of first order: their factors of safety cover the rest up to this share of a level.
+MOST_ROUNDING = 1e-2
 _STEEP = 100.0  # most that a function of columns may move within their ranges, in ranges of its own column
 
 
@@ -155,7 +157,8 @@ class LevelScan(ScanOfOneClass):
                 mine = part[:, claim.span_columns]
                 z = (mine - claim.centre) @ claim.axes.T
                 levels = np.sqrt(np.einsum("ij,ij->i", z, z)) * (1 + self._rounding)
-                levels = np.where(np.isnan(levels) | off_flat(claim, part, mine), np.inf, levels)
+                unknown = np.isnan(levels) | (not self._rounding < MOST_ROUNDING)
+                levels = np.where(unknown | off_flat(claim, part, mine), np.inf, levels)
             k = int(levels.argmax())
             if levels[k] > best:
                 best, place = float(levels[k]), start + k
@@ -169,6 +172,8 @@ class LevelScan(ScanOfOneClass):
             return Check("upper bound", ok=True, text="nothing is claimed")
         if math.isinf(self.outermost_radius):
             text = f"row {self.row} is farther off the flat than the model claims, or too far outside to be measured"
+            if not self._rounding < MOST_ROUNDING:
+                text = f"rounding is {shown(self._rounding)} of a distance: in float64 these axes measure none"
             return Check("upper bound", ok=False, text=text)
         text = f"row {self.row} is the outermost of {self.counted}, at a volume radius of {found}"
         if self.outermost_radius <= claimed:
@@ -219,10 +224,11 @@ def off_flat(claim: EllipsoidClaim, part: np.ndarray, mine: np.ndarray) -> np.nd
 
 
 def volume_radius(axes: np.ndarray) -> float:
-    """det(F)^(-1/r) of a triangle (r, r), to a few units, however large or small it is."""
+    """det(F)^(-1/r) of a triangle (r, r), to a few units, however large or small it is; infinite if it overflows."""
     mantissas, exponents = np.frexp(np.diag(axes))
     whole, rest = divmod(-int(exponents.sum()), len(axes))
-    return math.ldexp(math.exp((math.log(2) * rest - float(np.log(mantissas).sum())) / len(axes)), whole)
+    with quiet():
+        return float(np.ldexp(math.exp((math.log(2) * rest - float(np.log(mantissas).sum())) / len(axes)), whole))
 
 
 def condition(axes: np.ndarray) -> float:

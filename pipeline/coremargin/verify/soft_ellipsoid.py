@@ -33,6 +33,7 @@ import numpy as np
 
 from coremargin.verify.checks import CLOSE, Check, shown
 from coremargin.verify.ellipsoid import (
+    MOST_ROUNDING,
     EllipsoidClaim,
     EllipsoidKind,
     condition,
@@ -165,7 +166,7 @@ class SoftEllipsoidScan(ScanOfOneClass):
         error = self.error + _FEW
         square = (claim.square + box * (float(self.sums["beyond"].value) + self.rows.rows * TINY)) * (1 + error)
         value = math.inf
-        if self.off < 0 and math.isfinite(square) and self.rounding < CLOSE:
+        if self.off < 0 and math.isfinite(square) and self.rounding < MOST_ROUNDING:
             value = math.sqrt(square) * volume_radius(claim.axes) * (1 + 16 * gamma(claim.rank + 8))
         return self._dual(box, error), value
 
@@ -177,7 +178,7 @@ class SoftEllipsoidScan(ScanOfOneClass):
 
     def _dual(self, box: float, error: float) -> float:
         claim, r, over = self.claim, self.claim.rank, self._over(box)
-        if not (over <= CLOSE and math.isfinite(box) and self.rounding < CLOSE):
+        if not (over <= CLOSE and math.isfinite(box) and self.rounding < MOST_ROUNDING):
             return 0.0
         with quiet():
             moments = box * self.sums["moments"].value + self.sums["named"].value

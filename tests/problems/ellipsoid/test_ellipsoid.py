@@ -279,6 +279,8 @@ CHANGES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({}, {"centre": lambda c: c * 1e300}, "upper bound"),
     ({}, {"axes": lambda a: a * np.where(np.eye(3), 1, 1.01)}, "upper bound"),
     ({}, {"axes": lambda a: a @ np.diag([0.5, 2.0, 1.0])}, "upper bound"),
+    ({}, {"axes": lambda a: a * 1e-308}, "upper bound"),
+    ({}, {"axes": lambda a: a + np.tril(np.full(a.shape, 1e13), -1)}, "upper bound"),
     ({}, {"alpha": lambda a: a * 2}, "weights"),
     ({}, {"alpha": lambda a: np.eye(len(a))[0]}, "lower bound"),
     ({}, {"coreset_ids": lambda i: i + 1}, "coreset"),

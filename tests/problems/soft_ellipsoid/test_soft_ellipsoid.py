@@ -158,7 +158,10 @@ def test_it_is_trained_verified_shown_and_reported(tmp_path: Path, store: Path, 
     assert coremargin.verify(model, store).ok
     assert "no ellipsoid has a volume below" in say("verify", model, store, "--quiet")
     assert f"radius         {found.radius!r}, nu 0.05" in say("show", model)
-    assert "An ellipsoid around all 600 rows, nu 0.05" in (model / "report.html").read_text()
+    page = (model / "report.html").read_text()
+    assert "An ellipsoid around all 600 rows, nu 0.05" in page
+    assert "The last bin also holds the rows beyond." in page
+    assert "No row lies beyond" not in page
     assert json.loads(say("show", model, "--json"))["certificate"]["kind"] == "volume_radius"
 
 
@@ -275,6 +278,22 @@ def test_claims_hold_whatever_the_numbers(tmp_path: Path, form: str, scale: floa
     assert model.status == "certified" or far == 1e7
 
 
+@pytest.mark.parametrize(("far", "epsilon"), [(1e6, 1e-3), (1e8, 0.1)])
+def test_a_row_very_far_away_leaves_the_claim_true(tmp_path: Path, far: float, epsilon: float) -> None:
+    """It stretches the ellipsoid so much that rounding moves levels by far more than units; both sides allow for it."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((20, 5))
+    X[rng.integers(20)] *= far
+    coremargin.ingest(X, tmp_path / "s.zarr", dtype="float64", unlabelled=True)
+    model: Any = coremargin.train(
+        tmp_path / "s.zarr", one_class="ellipsoid", nu=0.1, epsilon=epsilon, out=tmp_path / "m"
+    )
+    result = examine(tmp_path / "m", tmp_path / "s.zarr")
+    assert result.ok, [check.text for check in result.failures]
+    assert model.status == "certified"
+    assert value(X, model, 0.1) <= model.certificate.upper
+
+
 def tied(kind: str) -> np.ndarray:
     """400 rows of which more than a band holds are on the surface of the best ellipsoid."""
     rng = np.random.default_rng(6)
@@ -321,6 +340,7 @@ CHANGES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({}, {"centre": lambda c: c * 1e300}, "value"),
     ({}, {"axes": lambda a: a + 0.1 * np.tril(np.ones(a.shape), -1)}, "value"),
     ({}, {"axes": lambda a: a * 1e200}, "value"),
+    ({}, {"axes": lambda a: a * 1e-308}, "value"),
     ({}, {"square": lambda r: r * 1.001}, "value"),
     ({}, {"square": lambda r: r * 0.99}, "value"),
     ({}, {"reference_centre": lambda c: c + 0.1}, "dual bound"),
