@@ -207,10 +207,8 @@ def largest_levels(inner: Ellipsoid, outer: Ellipsoid, levels: Array) -> Array:
     some = np.flatnonzero(np.isfinite(levels))
     if not len(some):
         return found
-    stretch = sla.solve_triangular(inner.factor, outer.factor.T, lower=True, trans="T").T
-    u, s, _ = np.linalg.svd(stretch)
-    g = u.T @ (outer.factor @ (inner.centre - outer.centre))
-    a, b, t = s * s, s * g, np.maximum(levels[some], 1e-150)
+    a, b, at_centre = _map_between(inner, outer)
+    t = np.maximum(levels[some], 1e-150)
     low, high = np.full(len(t), a[0]), a[0] * (1.0 + 1e-12) + np.linalg.norm(b) / t
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
@@ -219,9 +217,38 @@ def largest_levels(inner: Ellipsoid, outer: Ellipsoid, levels: Array) -> Array:
         low, high = np.where(length > t, middle, low), np.where(length > t, high, middle)
     with np.errstate(divide="ignore", invalid="ignore"):
         rest = np.where(b == 0, 0.0, b * b / (high[:, None] - a)).sum(axis=1)
-    square = high * t * t + rest + g @ g
+    square = high * t * t + rest + at_centre
     found[some] = np.sqrt(square) * (1.0 + rounding(inner) + rounding(outer))
     return found
+
+
+def safe_level(inner: Ellipsoid, outer: Ellipsoid, level: float) -> float:
+    """A level in ``inner`` whose points are all within ``level`` in ``outer``: the largest, rounded down; perhaps 0.
+
+    Of the bounds in ``largest_levels`` each l > s_1^2 gives the level that it proves, the square root of
+    (level^2 - g.g - sum_i (s_i g_i)^2 / (l - s_i^2)) / l. Where the bound is reached, l proves most.
+    """
+    a, b, at_centre = _map_between(inner, outer)
+    left = (level / (1.0 + rounding(inner) + rounding(outer))) ** 2 - at_centre
+    if not left > 0:
+        return 0.0
+    low, high = float(a[0]), float(2.0 * a[0] + 6.0 * (b @ b) / left)
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        with np.errstate(divide="ignore", invalid="ignore"):
+            bound = float(np.where(b == 0, 0.0, b * b / (middle - a) * (1.0 + middle / (middle - a))).sum())
+        low, high = (middle, high) if bound > left else (low, middle)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rest = float(np.where(b == 0, 0.0, b * b / (high - a)).sum())
+    return float(np.sqrt(max(left - rest, 0.0) / high)) * (1.0 - 1e-14)
+
+
+def _map_between(inner: Ellipsoid, outer: Ellipsoid) -> tuple[Array, Array, float]:
+    """s_i^2 (r,), decreasing, s_i g_i (r,) and g.g of ``largest_levels``."""
+    stretch = sla.solve_triangular(inner.factor, outer.factor.T, lower=True, trans="T").T
+    u, s, _ = np.linalg.svd(stretch)
+    g = u.T @ (outer.factor @ (inner.centre - outer.centre))
+    return s * s, s * g, float(g @ g)
 
 
 def rounding(one: Ellipsoid) -> float:

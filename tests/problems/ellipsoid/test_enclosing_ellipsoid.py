@@ -21,6 +21,7 @@ from coremargin.maths.enclosing_ellipsoid import (
     largest_levels,
     least_ellipsoid,
     lower_bound,
+    safe_level,
     take_columns,
     volume_radius,
     weighted_ellipsoid,
@@ -164,6 +165,26 @@ def test_levels_in_another_ellipsoid_are_bounded_and_reached() -> None:
             points = np.linalg.solve(inner.factor, level * y.T).T + inner.centre
             reached = outer.levels(points).max()
             assert reached <= bound <= reached * (1 + 3e-3) + 1e-9
+            assert safe_level(inner, outer, bound) == pytest.approx(level, rel=1e-9, abs=1e-5)
+
+
+def test_a_safe_level_is_the_largest() -> None:
+    """Its points are within the level of the other ellipsoid, some of them hardly; of any centres and any axes."""
+    rng = np.random.default_rng(7)
+    for case in range(60):
+        r = int(rng.integers(1, 7))
+        factors = (np.tril(rng.standard_normal((r, r))) + np.diag(10.0 ** rng.uniform(-3, 3, r)) for _ in range(2))
+        inner, outer = (Ellipsoid(rng.standard_normal(r) * 10.0 ** rng.uniform(-3, 1), factor) for factor in factors)
+        if case % 3 == 0:
+            outer = Ellipsoid(inner.centre, outer.factor)
+        level = 10.0 ** rng.uniform(-1, 2)
+        safe = safe_level(inner, outer, level)
+        if not safe:
+            assert outer.levels(inner.centre[None])[0] >= level * (1 - 1e-6)
+            continue
+        at, beyond = largest_levels(inner, outer, np.array([safe, safe * (1 + 1e-6)]))
+        assert at <= level * (1 + 1e-12)
+        assert beyond > level * (1 - 1e-9)
 
 
 def test_the_span_is_that_of_the_rows() -> None:
