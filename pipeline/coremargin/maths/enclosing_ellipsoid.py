@@ -40,6 +40,8 @@ from coremargin.maths.stopping import may_stop
 STEPS, SHRINK, DAMPED = 80, 0.1, 0.95
 #: The working set begins with so many rows, more for many features, and grows by as many at a time.
 WORK, WORK_EACH = 400, 6
+#: Rows whose squared level is less than this share of the largest leave the working set after a solve that was of use.
+NEAR = 0.97
 #: Rows of less weight leave the support if what is left proves as much.
 LIGHT = (1e-7, 1e-9, 1e-11, 0.0)
 #: A column is a linear function of others if this share of its range is left, or so many roundings.
@@ -272,11 +274,12 @@ def least_ellipsoid(z: Array, tolerance: float, start: Array | None = None) -> A
     squares = np.einsum("ij,ij->i", z, z)
     work = np.arange(n)
     if n > 2 * most:
-        chosen = [np.argpartition(-squares, most)[:most], z.argmax(axis=0), z.argmin(axis=0)]
-        if start is not None:
-            chosen.append(np.flatnonzero(start))
-            with_start = weighted_ellipsoid(z[start > 0], start[start > 0] / start.sum()).levels(z)
-            chosen.append(np.argpartition(-with_start, most)[:most])
+        if start is None:
+            chosen = [np.argpartition(-squares, most)[:most], z.argmax(axis=0), z.argmin(axis=0)]
+        else:
+            used = np.flatnonzero(start)
+            levels = weighted_ellipsoid(z[used], start[used] / start.sum()).levels(z)
+            chosen = [used, np.argpartition(-levels, most)[:most]]
         work = np.unique(np.concatenate(chosen))
         if np.linalg.matrix_rank(z[work] - z[work].mean(axis=0), rtol=1e-6) < r:
             work = np.union1d(work, spanning_points(z))
@@ -287,7 +290,8 @@ def least_ellipsoid(z: Array, tolerance: float, start: Array | None = None) -> A
         weights[work] = found / found.sum()
         weights, levels = _without_light(z, weights, tolerance)
         level = float(levels.max())
-        if level < best_level:
+        improved = level < best_level
+        if improved:
             best, best_level = weights, level
         elif len(work) == n:
             break
@@ -296,7 +300,10 @@ def least_ellipsoid(z: Array, tolerance: float, start: Array | None = None) -> A
             break
         if len(outside) > most:
             outside = outside[np.argpartition(-levels[outside], most)[:most]]
-        near = work if len(work) < 3 * most else np.flatnonzero(weights)
+        near = work
+        if improved or len(work) >= 3 * most:
+            near = work[(weights[work] > 0) | (np.square(levels[work]) > NEAR * r)]
+        near = near if len(near) < 3 * most else np.flatnonzero(weights)
         work = np.unique(np.concatenate([near, outside]))
     return best
 
@@ -311,22 +318,25 @@ def spanning_points(z: Array) -> NDArray[np.intp]:
 def _without_light(z: Array, weights: Array, tolerance: float) -> tuple[Array, Array]:
     """Weights (n,) without the lightest as far as it costs next to nothing, and levels (n,)."""
     enough = z.shape[1] * (1.0 + 0.8 * tolerance)
+    used = np.flatnonzero(weights)
+    points, own = z[used], weights[used]
     try:
-        present = float(weighted_ellipsoid(z, weights).levels(z[weights > 0]).max())
+        present = float(weighted_ellipsoid(points, own).levels(points).max())
     except np.linalg.LinAlgError:
         raise _degenerate() from None
     enough = max(enough, present * present * (1.0 + 0.25 * tolerance))
     for least in LIGHT:
-        kept = np.where(weights > least, weights, 0.0)
+        kept = np.where(own > least, own, 0.0)
         kept /= kept.sum()
-        used = np.flatnonzero(kept)
+        heavy = np.flatnonzero(kept)
         try:
-            one = weighted_ellipsoid(z[used], kept[used])
+            one = weighted_ellipsoid(points[heavy], kept[heavy])
         except np.linalg.LinAlgError:
             continue
-        levels = one.levels(z)
-        if least == LIGHT[-1] or float(levels[weights > 0].max()) ** 2 <= enough:
-            return kept, levels
+        if least == LIGHT[-1] or float(one.levels(points).max()) ** 2 <= enough:
+            lightened = np.zeros(len(z))
+            lightened[used] = kept
+            return lightened, one.levels(z)
     raise _degenerate()
 
 

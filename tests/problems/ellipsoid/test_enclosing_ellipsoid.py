@@ -135,6 +135,27 @@ def test_rows_of_any_form_are_solved(kind: str) -> None:
     assert np.count_nonzero(weights) <= d * (d + 3) // 2 * (20 if kind == "repeated" else 2)
 
 
+@pytest.mark.parametrize("kind", ["normal", "heavy", "on a sphere", "signs", "repeated"])
+def test_an_earlier_solution_leads_to_the_same(kind: str) -> None:
+    """Of more rows than a working set holds; whether steps begin at the solution of half of them or at none."""
+    rng = np.random.default_rng(11)
+    rows = rng.standard_t(1.5, (2500, 12)) if kind == "heavy" else rng.standard_normal((2500, 12))
+    if kind == "on a sphere":
+        rows /= np.linalg.norm(rows, axis=1)[:, None]
+    elif kind == "signs":
+        rows = np.sign(rows)
+    elif kind == "repeated":
+        rows = np.repeat(rows[::10], 10, axis=0)
+    z = frame_of(rows, rows.dtype).coordinates(rows)
+    start = np.zeros(len(z))
+    start[::2] = least_ellipsoid(z[::2], 1e-5)
+    found = [least_ellipsoid(z, 1e-9, begin) for begin in (None, start)]
+    first, second = (weighted_ellipsoid(z[weights > 0], weights[weights > 0]) for weights in found)
+    for one in (first, second):
+        assert one.levels(z).max() ** 2 <= 12 * (1 + 1e-8)
+    assert first.volume_radius == pytest.approx(second.volume_radius, rel=1e-9)
+
+
 def test_weights_and_metrics_that_prove_little_prove_nothing_false() -> None:
     """Any weights, by any ellipsoid, give a bound below the least; weights in a flat give 0."""
     rng = np.random.default_rng(3)
