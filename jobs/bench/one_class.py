@@ -1,8 +1,9 @@
-"""(q) Balls and soft balls around rows without labels, each against one pure pass over the same store."""
+"""(q) Balls, soft balls and ellipsoids around rows without labels, each against one pure pass over the same store."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -99,14 +100,22 @@ def one_class(settings: Settings) -> Iterator[Group]:
             store, what = _store(settings, draw, few), f"{name}, d = {few}, nu {nu}, epsilon {epsilon:g}"
             _measure(soft, what, store, settings, epsilon=epsilon, nu=nu)
     yield soft
+    ellipsoid = Group("q", "ellipsoid of least volume to 1e-6 of the volume")
+    for rows, features in ((settings.rows, 20), (settings.rows, 50), (max(1, settings.rows // 5), 100)):
+        width = min(features, settings.features)
+        store = _store(replace(settings, rows=rows), normal, width)
+        _measure(ellipsoid, f"normal, {rows:,} x {width}", store, settings, one_class="ellipsoid", epsilon=1e-6)
+    yield ellipsoid
 
 
-def _measure(group: Group, what: str, path: Path, settings: Settings, **options: Any) -> None:
+def _measure(
+    group: Group, what: str, path: Path, settings: Settings, *, one_class: str = "ball", **options: Any
+) -> None:
     """Rows of a pure pass over a store and of the training, in turn."""
     samples = interleaved(
         {
             "pass": lambda: pass_here(path, threads()),
-            "train": lambda: train_here(path, threads(), one_class="ball", **options),
+            "train": lambda: train_here(path, threads(), one_class=one_class, **options),
         },
         settings.repetitions,
     )

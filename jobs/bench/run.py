@@ -59,7 +59,7 @@ PARTS: dict[str, tuple[str, Callable[[Settings], Iterable[Group]]]] = {
     "n": ("batches of hashed text: partial_fit, against SGDClassifier", batches),
     "o": ("updates of new rows: retraining several kinds of models", kinds_of_updates),
     "p": ("machines with kernels, from disk, against LIBSVM", kernel_machines),
-    "q": ("balls and soft balls around rows without labels", one_class),
+    "q": ("balls, soft balls and ellipsoids around rows without labels", one_class),
     "r": ("a thousand worker threads: how many are busy", slots),
 }
 REPOSITORY = Path(__file__).resolve().parents[2]

@@ -225,7 +225,7 @@ def test_parts_d_and_e_run_on_clusters(settings: Any) -> None:
 
 
 @pytest.mark.slow
-def test_part_q_certifies_every_ball(settings: Any) -> None:
+def test_part_q_certifies_every_row(settings: Any) -> None:
     """Each row of part (q) is certified, and reads are counted."""
     from one_class import one_class
 

@@ -40,6 +40,8 @@ from coremargin.maths.stopping import may_stop
 STEPS, SHRINK, DAMPED = 80, 0.1, 0.95
 #: The working set begins with so many rows, more for many features, and grows by as many at a time.
 WORK, WORK_EACH = 400, 6
+#: Rows whose squared level is less than this share of the largest leave the working set after a solve that was of use.
+NEAR = 0.97
 #: Rows of less weight leave the support if what is left proves as much.
 LIGHT = (1e-7, 1e-9, 1e-11, 0.0)
 #: A column is a linear function of others if this share of its range is left, or so many roundings.
@@ -207,10 +209,8 @@ def largest_levels(inner: Ellipsoid, outer: Ellipsoid, levels: Array) -> Array:
     some = np.flatnonzero(np.isfinite(levels))
     if not len(some):
         return found
-    stretch = sla.solve_triangular(inner.factor, outer.factor.T, lower=True, trans="T").T
-    u, s, _ = np.linalg.svd(stretch)
-    g = u.T @ (outer.factor @ (inner.centre - outer.centre))
-    a, b, t = s * s, s * g, np.maximum(levels[some], 1e-150)
+    a, b, at_centre = _map_between(inner, outer)
+    t = np.maximum(levels[some], 1e-150)
     low, high = np.full(len(t), a[0]), a[0] * (1.0 + 1e-12) + np.linalg.norm(b) / t
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
@@ -219,9 +219,38 @@ def largest_levels(inner: Ellipsoid, outer: Ellipsoid, levels: Array) -> Array:
         low, high = np.where(length > t, middle, low), np.where(length > t, high, middle)
     with np.errstate(divide="ignore", invalid="ignore"):
         rest = np.where(b == 0, 0.0, b * b / (high[:, None] - a)).sum(axis=1)
-    square = high * t * t + rest + g @ g
+    square = high * t * t + rest + at_centre
     found[some] = np.sqrt(square) * (1.0 + rounding(inner) + rounding(outer))
     return found
+
+
+def safe_level(inner: Ellipsoid, outer: Ellipsoid, level: float) -> float:
+    """A level in ``inner`` whose points are all within ``level`` in ``outer``: the largest, rounded down; perhaps 0.
+
+    Of the bounds in ``largest_levels`` each l > s_1^2 gives the level that it proves, the square root of
+    (level^2 - g.g - sum_i (s_i g_i)^2 / (l - s_i^2)) / l. Where the bound is reached, l proves most.
+    """
+    a, b, at_centre = _map_between(inner, outer)
+    left = (level / (1.0 + rounding(inner) + rounding(outer))) ** 2 - at_centre
+    if not left > 0:
+        return 0.0
+    low, high = float(a[0]), float(2.0 * a[0] + 6.0 * (b @ b) / left)
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        with np.errstate(divide="ignore", invalid="ignore"):
+            bound = float(np.where(b == 0, 0.0, b * b / (middle - a) * (1.0 + middle / (middle - a))).sum())
+        low, high = (middle, high) if bound > left else (low, middle)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rest = float(np.where(b == 0, 0.0, b * b / (high - a)).sum())
+    return float(np.sqrt(max(left - rest, 0.0) / high)) * (1.0 - 1e-14)
+
+
+def _map_between(inner: Ellipsoid, outer: Ellipsoid) -> tuple[Array, Array, float]:
+    """s_i^2 (r,), decreasing, s_i g_i (r,) and g.g of ``largest_levels``."""
+    stretch = sla.solve_triangular(inner.factor, outer.factor.T, lower=True, trans="T").T
+    u, s, _ = np.linalg.svd(stretch)
+    g = u.T @ (outer.factor @ (inner.centre - outer.centre))
+    return s * s, s * g, float(g @ g)
 
 
 def rounding(one: Ellipsoid) -> float:
@@ -245,11 +274,12 @@ def least_ellipsoid(z: Array, tolerance: float, start: Array | None = None) -> A
     squares = np.einsum("ij,ij->i", z, z)
     work = np.arange(n)
     if n > 2 * most:
-        chosen = [np.argpartition(-squares, most)[:most], z.argmax(axis=0), z.argmin(axis=0)]
-        if start is not None:
-            chosen.append(np.flatnonzero(start))
-            with_start = weighted_ellipsoid(z[start > 0], start[start > 0] / start.sum()).levels(z)
-            chosen.append(np.argpartition(-with_start, most)[:most])
+        if start is None:
+            chosen = [np.argpartition(-squares, most)[:most], z.argmax(axis=0), z.argmin(axis=0)]
+        else:
+            used = np.flatnonzero(start)
+            levels = weighted_ellipsoid(z[used], start[used] / start.sum()).levels(z)
+            chosen = [used, np.argpartition(-levels, most)[:most]]
         work = np.unique(np.concatenate(chosen))
         if np.linalg.matrix_rank(z[work] - z[work].mean(axis=0), rtol=1e-6) < r:
             work = np.union1d(work, spanning_points(z))
@@ -260,7 +290,8 @@ def least_ellipsoid(z: Array, tolerance: float, start: Array | None = None) -> A
         weights[work] = found / found.sum()
         weights, levels = _without_light(z, weights, tolerance)
         level = float(levels.max())
-        if level < best_level:
+        improved = level < best_level
+        if improved:
             best, best_level = weights, level
         elif len(work) == n:
             break
@@ -269,7 +300,10 @@ def least_ellipsoid(z: Array, tolerance: float, start: Array | None = None) -> A
             break
         if len(outside) > most:
             outside = outside[np.argpartition(-levels[outside], most)[:most]]
-        near = work if len(work) < 3 * most else np.flatnonzero(weights)
+        near = work
+        if improved or len(work) >= 3 * most:
+            near = work[(weights[work] > 0) | (np.square(levels[work]) > NEAR * r)]
+        near = near if len(near) < 3 * most else np.flatnonzero(weights)
         work = np.unique(np.concatenate([near, outside]))
     return best
 
@@ -284,22 +318,25 @@ def spanning_points(z: Array) -> NDArray[np.intp]:
 def _without_light(z: Array, weights: Array, tolerance: float) -> tuple[Array, Array]:
     """Weights (n,) without the lightest as far as it costs next to nothing, and levels (n,)."""
     enough = z.shape[1] * (1.0 + 0.8 * tolerance)
+    used = np.flatnonzero(weights)
+    points, own = z[used], weights[used]
     try:
-        present = float(weighted_ellipsoid(z, weights).levels(z[weights > 0]).max())
+        present = float(weighted_ellipsoid(points, own).levels(points).max())
     except np.linalg.LinAlgError:
         raise _degenerate() from None
     enough = max(enough, present * present * (1.0 + 0.25 * tolerance))
     for least in LIGHT:
-        kept = np.where(weights > least, weights, 0.0)
+        kept = np.where(own > least, own, 0.0)
         kept /= kept.sum()
-        used = np.flatnonzero(kept)
+        heavy = np.flatnonzero(kept)
         try:
-            one = weighted_ellipsoid(z[used], kept[used])
+            one = weighted_ellipsoid(points[heavy], kept[heavy])
         except np.linalg.LinAlgError:
             continue
-        levels = one.levels(z)
-        if least == LIGHT[-1] or float(levels[weights > 0].max()) ** 2 <= enough:
-            return kept, levels
+        if least == LIGHT[-1] or float(one.levels(points).max()) ** 2 <= enough:
+            lightened = np.zeros(len(z))
+            lightened[used] = kept
+            return lightened, one.levels(z)
     raise _degenerate()
 
 

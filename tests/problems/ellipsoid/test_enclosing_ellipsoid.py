@@ -21,6 +21,7 @@ from coremargin.maths.enclosing_ellipsoid import (
     largest_levels,
     least_ellipsoid,
     lower_bound,
+    safe_level,
     take_columns,
     volume_radius,
     weighted_ellipsoid,
@@ -134,6 +135,27 @@ def test_rows_of_any_form_are_solved(kind: str) -> None:
     assert np.count_nonzero(weights) <= d * (d + 3) // 2 * (20 if kind == "repeated" else 2)
 
 
+@pytest.mark.parametrize("kind", ["normal", "heavy", "on a sphere", "signs", "repeated"])
+def test_an_earlier_solution_leads_to_the_same(kind: str) -> None:
+    """Of more rows than a working set holds; whether steps begin at the solution of half of them or at none."""
+    rng = np.random.default_rng(11)
+    rows = rng.standard_t(1.5, (2500, 12)) if kind == "heavy" else rng.standard_normal((2500, 12))
+    if kind == "on a sphere":
+        rows /= np.linalg.norm(rows, axis=1)[:, None]
+    elif kind == "signs":
+        rows = np.sign(rows)
+    elif kind == "repeated":
+        rows = np.repeat(rows[::10], 10, axis=0)
+    z = frame_of(rows, rows.dtype).coordinates(rows)
+    start = np.zeros(len(z))
+    start[::2] = least_ellipsoid(z[::2], 1e-5)
+    found = [least_ellipsoid(z, 1e-9, begin) for begin in (None, start)]
+    first, second = (weighted_ellipsoid(z[weights > 0], weights[weights > 0]) for weights in found)
+    for one in (first, second):
+        assert one.levels(z).max() ** 2 <= 12 * (1 + 1e-8)
+    assert first.volume_radius == pytest.approx(second.volume_radius, rel=1e-9)
+
+
 def test_weights_and_metrics_that_prove_little_prove_nothing_false() -> None:
     """Any weights, by any ellipsoid, give a bound below the least; weights in a flat give 0."""
     rng = np.random.default_rng(3)
@@ -164,6 +186,26 @@ def test_levels_in_another_ellipsoid_are_bounded_and_reached() -> None:
             points = np.linalg.solve(inner.factor, level * y.T).T + inner.centre
             reached = outer.levels(points).max()
             assert reached <= bound <= reached * (1 + 3e-3) + 1e-9
+            assert safe_level(inner, outer, bound) == pytest.approx(level, rel=1e-9, abs=1e-5)
+
+
+def test_a_safe_level_is_the_largest() -> None:
+    """Its points are within the level of the other ellipsoid, some of them hardly; of any centres and any axes."""
+    rng = np.random.default_rng(7)
+    for case in range(60):
+        r = int(rng.integers(1, 7))
+        factors = (np.tril(rng.standard_normal((r, r))) + np.diag(10.0 ** rng.uniform(-3, 3, r)) for _ in range(2))
+        inner, outer = (Ellipsoid(rng.standard_normal(r) * 10.0 ** rng.uniform(-3, 1), factor) for factor in factors)
+        if case % 3 == 0:
+            outer = Ellipsoid(inner.centre, outer.factor)
+        level = 10.0 ** rng.uniform(-1, 2)
+        safe = safe_level(inner, outer, level)
+        if not safe:
+            assert outer.levels(inner.centre[None])[0] >= level * (1 - 1e-6)
+            continue
+        at, beyond = largest_levels(inner, outer, np.array([safe, safe * (1 + 1e-6)]))
+        assert at <= level * (1 + 1e-12)
+        assert beyond > level * (1 - 1e-9)
 
 
 def test_the_span_is_that_of_the_rows() -> None:

@@ -39,10 +39,10 @@ from coremargin.maths.enclosing_ellipsoid import (
     Frame,
     frame_of,
     is_certified,
-    largest_levels,
     least_ellipsoid,
     lower_bound,
     rounding,
+    safe_level,
     take_columns,
     volume_radius,
     weighted_ellipsoid,
@@ -81,8 +81,6 @@ BINS, HIGH = 200, 1.25
 SHARE_OF_EPSILON, TOLERANCE, STAGE_TOLERANCE = 0.1, 1e-10, 1e-5
 #: A level in the frame beyond which covariances lose too many digits there.
 FAR = 1e5
-#: Steps of refining a level, each by so many times.
-_REFINEMENTS, _FINER = 3, 64
 
 
 @dataclass(frozen=True)
@@ -510,19 +508,6 @@ def _farthest(frame: Frame, rows: Rows) -> float:
     """The largest level of rows in a frame; 0 of none."""
     levels = [float(np.linalg.norm(frame.coordinates(dense(rows[tile])), axis=1).max()) for tile in tiles(rows)]
     return max(levels, default=0.0)
-
-
-def safe_level(inner: Ellipsoid, outer: Ellipsoid, level: float) -> float:
-    """The largest level in ``inner`` whose points are all within a level in ``outer``, to three digits; perhaps 0."""
-    low, high = 0.0, 4.0 * level * (1.0 + float(np.linalg.norm(inner.factor) * np.linalg.norm(outer.centre)))
-    for _ in range(_REFINEMENTS):
-        levels = np.linspace(low, high, _FINER + 1)
-        inside = np.flatnonzero(largest_levels(inner, outer, levels) <= level)
-        if len(inside) == 0:
-            return low
-        k = int(inside[-1])
-        low, high = float(levels[k]), float(levels[min(k + 1, _FINER)])
-    return low
 
 
 def solver_bytes(features: int) -> int:

@@ -39,6 +39,7 @@ from coremargin.maths.enclosing_ellipsoid import (
     frame_of,
     is_certified,
     largest_levels,
+    safe_level,
     volume_radius,
 )
 from coremargin.maths.margin import Array, gamma
@@ -59,7 +60,7 @@ from coremargin.problems.ball.enclosing_ball import BINS
 from coremargin.problems.common.classes import check_scale
 from coremargin.problems.common.sample import SAMPLE_BYTES, SAMPLE_SHARE, sample_chunks
 from coremargin.problems.common.state_arrays import part_from_arrays, state_from_arrays, state_to_arrays
-from coremargin.problems.ellipsoid.enclosing_ellipsoid import safe_level, solver_bytes
+from coremargin.problems.ellipsoid.enclosing_ellipsoid import solver_bytes
 from coremargin.problems.one_class.rows import EnclosedRows, enclosed
 from coremargin.problems.soft_ball.soft_ball import SMALLEST_TOTAL, box_of, square_of_mass
 from coremargin.problems.soft_ellipsoid.probe import SurfaceProbe, SurfaceSummary
