@@ -155,9 +155,9 @@ def test_synth_makes_stores_by_rows_or_size(run_cli: Run, tmp_path: Path) -> Non
 
 WRONG: dict[str, tuple[list[str], int, str]] = {
     "no such command": (
-        ["inject"],
+        ["verfy"],
         2,
-        "error: No such command 'inject'. Did you mean 'ingest'?\n  see `coremargin --help`",
+        "error: No such command 'verfy'. Did you mean 'verify'?\n  see `coremargin --help`",
     ),
     "no such option": (["info", "--rows", "x"], 2, "error: No such option '--rows'."),
     "a number that is none": (

@@ -43,7 +43,7 @@ JOBS: list[dict[str, Any]] = [
     {"outliers": "1%"}, {"outliers": [0, 2, 5]}, {"one_class": "ball", "only": "a b", "outliers": 3},
     {"one_class": "ball", "nu": 0.1}, {"one_class": "ball", "kernel": "poly", "degree": 2, "nu": 0.1},
     {"one_class": "ellipsoid", "only": "a b"}, {"one_class": "ellipsoid", "nu": 0.1},
-    {"loss": "hinge", "relative_margin": 2.5},
+    {"loss": "hinge", "relative_margin": 2.5}, {"strategy": "cutting-planes", "centre": "ep", "pick": "random"},
     {"kernel": "rbf", "loss": "hinge", "C": [0.1, 1.0], "relative_margin": 2.5},
 ]  # fmt: skip
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 import numpy as np
@@ -20,6 +19,7 @@ from coremargin.engine.loop import OutOfTime
 from coremargin.engine.task import block_bytes
 from coremargin.errors import DataError, UsageError
 from coremargin.formats.choices import Strategy
+from coremargin.formats.location import Location
 from coremargin.learn.train import Progress, run_problem, set_default_memory
 from coremargin.maths.hard_margin import solve_hard_margin
 from coremargin.maths.rows import lengths
@@ -168,7 +168,7 @@ def compare(  # noqa: PLR0913 - rows, executor, and options of jobs; all but two
         shared = {"epsilon": epsilon, "intercept": intercept, "scaling": scaling, "memory": memory, "time_limit": limit}
         options = {key: value for key, value in shared.items() if value is not None}
         job = job_of({"job": "train", "store": "rows", "out": "model", "strategy": name, **options}, where="compare")
-        job = structs.replace(set_default_memory(job), store=Path(source.name))
+        job = structs.replace(set_default_memory(job), store=Location(source.name))
         problem = replace(cast("HardMargin", problem_of(job, source)), to_its_end=True)
         runs.append(_run(job, problem, executor, reads))
         on_run(runs[-1])

@@ -11,13 +11,12 @@ from coremargin.formats.function import CALLABLE, LEAST_ERROR, MOST_ERROR
 from coremargin.formats.limits import GAMMAS, MOST_DEGREE
 from coremargin.problems.fleet.spec import Folds, FoldSeed, check_folds
 from coremargin.problems.job import TrainJob, check_gammas, parse_gamma
+from coremargin.problems.relative_margin.spec import BoundOfDecisions, check_relative_margin
 from coremargin.problems.soft.spec import (
     COST,
-    BoundOfDecisions,
     ClassWeights,
     check_class_weight,
     check_costs,
-    check_relative_margin,
     check_without_loss,
     loss_parameters,
     numbers_of,

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from coremargin.problems.common import messages
 from coremargin.problems.common.one_model import TwoClassKind
-from coremargin.problems.soft.spec import BoundOfDecisions, LossJob, check_relative_margin
+from coremargin.problems.relative_margin.spec import BoundOfDecisions, check_relative_margin
+from coremargin.problems.soft.spec import LossJob
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source

@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from coremargin.formats.choices import Loss
-from coremargin.formats.limits import LARGEST_RELATIVE_MARGIN
 from coremargin.problems.job import TrainJob
 
 #: Range of C in which products with squares of margins do not over- or underflow.
@@ -45,28 +44,6 @@ ClassWeights = Annotated[
         extra={"metavar": "balanced|NEG,POS", "text": class_weight_of},
     ),
 ]
-
-
-BoundOfDecisions = Annotated[
-    float,
-    Meta(
-        description="With --loss hinge: bound of the decision values of all rows, above 1.",
-        extra={"metavar": "B"},
-    ),
-]
-
-
-def check_relative_margin(bound: float, loss: str | None) -> None:
-    """Raises ValueError for a bound out of range, or without the hinge loss."""
-    if not 1 < bound <= LARGEST_RELATIVE_MARGIN:  # NaN is none
-        raise ValueError(
-            f"relative_margin: expected a number above 1, up to {LARGEST_RELATIVE_MARGIN:g}, as decision values of "
-            f"rows without a loss are beyond -1 and 1; found {bound}"
-        )
-    if loss is None:
-        raise ValueError("relative_margin: a hard margin has none; give loss 'hinge' too, or leave relative_margin out")
-    if loss != "hinge":
-        raise ValueError(f"loss: a relative margin has only 'hinge', found {loss!r}")
 
 
 def check_costs(costs: Iterable[float]) -> None:
