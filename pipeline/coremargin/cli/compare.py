@@ -13,7 +13,7 @@ from coremargin.cli.printing import print_json, print_lines
 from coremargin.errors import UsageError
 
 if TYPE_CHECKING:
-    from coremargin.learn.compare import Comparison, Run
+    from coremargin.problems.hard.comparison import Comparison, Run
 
 SECTION = "Train"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 import numpy as np
@@ -23,6 +23,7 @@ from coremargin.formats.location import Location
 from coremargin.learn.train import Progress, run_problem, set_default_memory
 from coremargin.maths.hard_margin import solve_hard_margin
 from coremargin.maths.rows import lengths
+from coremargin.problems.hard.comparison import Comparison, Lesson, Point, Run
 from coremargin.problems.hard.strategies.iterative import RowBlock
 from coremargin.problems.hard.strategies.table import STRATEGIES as STRATEGY_OBJECTS
 from coremargin.problems.registry import job_of, problem_of
@@ -37,78 +38,6 @@ if TYPE_CHECKING:
     from coremargin.problems.hard.strategies.iterative import Walk
 
 STRATEGIES: tuple[str, ...] = get_args(Strategy)
-
-
-@dataclass(frozen=True)
-class Point:
-    """What is proven after so many reads of the store and seconds; None: nothing yet.
-
-    own: the margin of the strategy's own hyperplane in its last state; lower: the best margin so far, of it or of the
-    exact solution of the rows that it used; upper: what the exact solution allows.
-    """
-
-    reads: float
-    seconds: float
-    own: float | None
-    lower: float | None
-    upper: float | None
-
-
-@dataclass(frozen=True)
-class Run:
-    """What a strategy proved, or why it does not apply.
-
-    own: the best margin of its own hyperplanes; lower, upper: as of ``Point``, at the end.
-
-    ended: how, in words; refused: the reason, "" if it ran. rows: that it used; coreset_rows: that carry the upper
-    bound. updates, updates_at_most: of strategies that carry numbers, and their theorem's bound for the proven margin.
-    """
-
-    strategy: str
-    refused: str = ""
-    status: str = ""
-    ended: str = ""
-    reads: float = 0.0
-    scans: int = 0
-    seconds: float = 0.0
-    bytes_read: int = 0
-    rows: int = 0
-    coreset_rows: int = 0
-    updates: int | None = None
-    updates_at_most: float | None = None
-    own: float | None = None
-    lower: float | None = None
-    upper: float | None = None
-    points: list[Point] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """The runs of all strategies on one store; lower, upper: the best bounds of all of them, None without any."""
-
-    store: str
-    rows: int
-    features: int
-    store_bytes: int
-    epsilon: float
-    intercept: bool
-    reads: float | None
-    limit: float | None
-    runs: list[Run]
-
-    @property
-    def lower(self) -> float | None:
-        """The largest margin that is proven to be reached."""
-        return max((run.lower for run in self.runs if run.lower is not None and run.lower > 0), default=None)
-
-    @property
-    def upper(self) -> float | None:
-        """The smallest margin that is proven not to be exceeded."""
-        return min((run.upper for run in self.runs if run.upper is not None), default=None)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain numbers and words."""
-        return {**asdict(self), "lower": self.lower, "upper": self.upper}
 
 
 def names_of(text: str) -> list[str]:
@@ -243,19 +172,6 @@ def _ending(status: str, run: dict[str, Any], *, over: bool) -> str:
     if run["resumable"]:
         return "limit of time"
     return "its own rule" if run.get("own") else "stalled"
-
-
-@dataclass(frozen=True)
-class Lesson:
-    """Runs on small rows that are made, for the numbers on the horizontal axis of a picture.
-
-    values: dimensions, or factors of an axis. updates: by strategy, one for each value; rows that ``fast`` used stand
-    under "fast". at_least: what a theorem demands of the raw perceptron, for each value; empty: nothing.
-    """
-
-    values: list[float]
-    updates: dict[str, list[int]]
-    at_least: list[int] = field(default_factory=list)
 
 
 def exponential_rows(d: int) -> tuple[np.ndarray, np.ndarray]:

@@ -1,8 +1,9 @@
-"""The HTML page of a comparison of strategies."""
+"""What a comparison of strategies found, and its HTML page."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +15,96 @@ from coremargin.version import version
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-    from coremargin.learn.compare import Comparison, Lesson, Point, Run
 
 #: Marks of the lines of a lesson, in the order of their strategies.
 LINES = ("one", "two", "three", "four")
 #: Reads and seconds at the left end of a chart of bounds.
 LEAST_SHOWN = 0.1
+
+
+@dataclass(frozen=True)
+class Point:
+    """What is proven after so many reads of the store and seconds; None: nothing yet.
+
+    own: the margin of the strategy's own hyperplane in its last state; lower: the best margin so far, of it or of the
+    exact solution of the rows that it used; upper: what the exact solution allows.
+    """
+
+    reads: float
+    seconds: float
+    own: float | None
+    lower: float | None
+    upper: float | None
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a strategy proved, or why it does not apply.
+
+    own: the best margin of its own hyperplanes; lower, upper: as of ``Point``, at the end.
+
+    ended: how, in words; refused: the reason, "" if it ran. rows: that it used; coreset_rows: that carry the upper
+    bound. updates, updates_at_most: of strategies that carry numbers, and their theorem's bound for the proven margin.
+    """
+
+    strategy: str
+    refused: str = ""
+    status: str = ""
+    ended: str = ""
+    reads: float = 0.0
+    scans: int = 0
+    seconds: float = 0.0
+    bytes_read: int = 0
+    rows: int = 0
+    coreset_rows: int = 0
+    updates: int | None = None
+    updates_at_most: float | None = None
+    own: float | None = None
+    lower: float | None = None
+    upper: float | None = None
+    points: list[Point] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The runs of all strategies on one store; lower, upper: the best bounds of all of them, None without any."""
+
+    store: str
+    rows: int
+    features: int
+    store_bytes: int
+    epsilon: float
+    intercept: bool
+    reads: float | None
+    limit: float | None
+    runs: list[Run]
+
+    @property
+    def lower(self) -> float | None:
+        """The largest margin that is proven to be reached."""
+        return max((run.lower for run in self.runs if run.lower is not None and run.lower > 0), default=None)
+
+    @property
+    def upper(self) -> float | None:
+        """The smallest margin that is proven not to be exceeded."""
+        return min((run.upper for run in self.runs if run.upper is not None), default=None)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain numbers and words."""
+        return {**asdict(self), "lower": self.lower, "upper": self.upper}
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """Runs on small rows that are made, for the numbers on the horizontal axis of a picture.
+
+    values: dimensions, or factors of an axis. updates: by strategy, one for each value; rows that ``fast`` used stand
+    under "fast". at_least: what a theorem demands of the raw perceptron, for each value; empty: nothing.
+    """
+
+    values: list[float]
+    updates: dict[str, list[int]]
+    at_least: list[int] = field(default_factory=list)
 
 
 def render(found: Comparison, exponential: Lesson, rescaled: Lesson, command: str) -> str:
