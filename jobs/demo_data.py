@@ -41,7 +41,7 @@ def forget(folder: Path) -> None:
 
 
 def forget_campaign(folder: Path) -> None:
-    """Remove a campaign that a file has answered, and nobody else."""
+    """Remove a campaign whose answers all come from a file; keep any other."""
     with suppress(FileNotFoundError, NotADirectoryError):
         lines = [json.loads(line) for line in (folder / "answers.jsonl").read_text(encoding="utf-8").splitlines()]
         if all(line["who"] == "file zeros.txt" for line in lines):

@@ -68,7 +68,7 @@ def against_pass(settings: Settings) -> Iterator[Group]:
     )
     warm.rows = _rows(samples) + _others(store, samples["pass"], settings)
     warm.notes.append(
-        f"in process: {threads()} threads for both, store opened anew in each run (maps made, checksums verified); "
+        f"in process: {threads()} threads for both, store opened again in each run (maps made, checksums verified); "
         f"median of {settings.repetitions} interleaved repetitions (least-most), one more before them as warm-up"
     )
     yield warm

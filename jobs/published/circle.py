@@ -1,10 +1,10 @@
 """Figure 3 of Har-Peled, Roth and Zimak 2006: `python jobs/published/circle.py [--plot FILE]`.
 
 Rows at equal distances on a circle: a line cuts any one of them off from all others. An adversary answers + to all
-questions but the last, so that nobody who has left one row out knows whether it is the only -. They state that zero
-wrong rows cannot be proven without asking for all labels. Here a learner is told to prove it: a share below one row,
-and a confidence of 1 - 1/n, as whoever is content with less may leave one row of many to chance. Beside it another one
-is told to prove that at most 5 % of the rows are labelled wrongly, by its draws, with confidence 0.99.
+questions but the last, so that a learner that skips one row cannot know whether it is the only -. They state that zero
+wrong rows cannot be proven without querying all labels. Here a learner has to prove it: a share below one row, with
+confidence 1 - 1/n, since a lower one would leave one row of many to chance. Another one has to prove that at most 5 %
+of the rows are labelled wrongly, by its draws, with confidence 0.99.
 """
 
 from __future__ import annotations

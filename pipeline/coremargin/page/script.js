@@ -92,7 +92,7 @@ function heading() {
 function reason() {
   if (view.question) return view.question.reason;
   if (view.ended) return view.ended;
-  if (view.others && !view.busy) return "Others are to be answered first, by somebody who was asked: " + view.others + ".";
+  if (view.others && !view.busy) return "Another annotator has these rows first: " + view.others + ".";
   return "You may wait, or come back later: nothing is lost.";
 }
 
