@@ -46,7 +46,7 @@ def same_crc(data: bytes, bits: Sequence[int]) -> bytes:
 def forge_file(path: Path, values: int, itemsize: int, first: int = 0) -> None:
     """Turn the lowest bits of some of so many values of an uncompressed chunk, so that its CRC-32C stay the same.
 
-    first: number of the value that these begin with. The file ends with a checksum of all, which is computed anew.
+    first: number of the value that these begin with. The file ends with a checksum of all, which is computed again.
     """
     data = path.read_bytes()[:-4]
     start, stop = first * itemsize, (first + values) * itemsize

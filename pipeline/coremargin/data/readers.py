@@ -171,7 +171,7 @@ class ValueReader:
         self._buffers = Reused()
 
     def forget(self) -> None:
-        """Decode the next object anew."""
+        """Decode the next object again."""
         self._local.decoded = None
 
     def read(self, start: int, stop: int) -> tuple[np.ndarray, Tags]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self, SupportsIndex, cast
 import numpy as np
 
 from coremargin.data.buffers import Content, DenseBuffer, SparseBuffer
-from coremargin.data.chunk_hashes import hash_chunk, replaced
+from coremargin.data.chunk_hashes import describe_mismatch, hash_chunk
 from coremargin.data.chunks import ChunkSink
 from coremargin.data.codecs import COMPRESSIONS, Encoding, chosen
 from coremargin.data.format import DTYPES, Facts
@@ -199,8 +199,8 @@ class StoreWriter:
             if sink.facts.rows % sink.facts.chunk_rows:
                 rows, codes = store.read(writer._next)
                 if store.sha256:  # its SHA-256 is computed again, of more rows: what was forged must not become honest
-                    found = hash_chunk(rows, codes, store.weights(writer._next))
-                    if wrong := replaced(f"{store.name}: chunk {writer._next}", store.chunk_hashes()[-1], found):
+                    found, where = hash_chunk(rows, codes, store.weights(writer._next)), f"{store.name}: chunk"
+                    if wrong := describe_mismatch(f"{where} {writer._next}", store.chunk_hashes()[-1], found):
                         raise DamagedChunk(wrong)
                 # of rows that came without weights the sink knows those that were given some since
                 weights = store.weights(writer._next) if sink.facts.weighted else None
