@@ -69,11 +69,11 @@ def edit_hashes(store: Path, change: Callable[[np.ndarray], None], group: str = 
     file.write_bytes(with_checksum(found.tobytes()))
 
 
-def edit_commits(store: Path, change: Callable[[dict[str, Any]], None]) -> None:
+def edit_commits(store: Path, change: Callable[[dict[str, Any]], None], *, in_root: bool = True) -> None:
     """Change every commit's entry in the root, and its line in the log, and the mark that the root has of the log."""
     root = json.loads((store / "zarr.json").read_text())
     lines = [json.loads(line) for line in (store / "log.jsonl").read_text().splitlines()]
-    for commit in (*root["attributes"]["commits"], *(line["commit"] for line in lines)):
+    for commit in (*(root["attributes"]["commits"] if in_root else ()), *(line["commit"] for line in lines)):
         change(commit)
     log = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
     (store / "log.jsonl").write_bytes(log)
