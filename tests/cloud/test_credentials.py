@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cloud_kit import KEYS
+from coremargin.data.storages import open_storage
 from coremargin.data.store import Store
 from coremargin.errors import RunError
 from coremargin.formats import object_storage
@@ -42,7 +43,7 @@ def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def key_of(header: str) -> str:
-    """The access key that signed a request; "" of one that nobody signed."""
+    """The access key that signed a request; "" of one without a signature."""
     found = re.search(r"Credential=([^/]+)/", header)
     return found[1] if found else ""
 
@@ -93,6 +94,37 @@ def test_no_credentials_are_reported_at_once(place: Location, no_keys: None) -> 
     with pytest.raises(RunError, match="no credentials found"):
         Store.open(place)
     assert time.monotonic() - started < 30
+
+
+@pytest.mark.parametrize("how", ["profile", "program", "half"])
+def test_credentials_that_cannot_be_used_are_reported(
+    place: Location, no_keys: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """A missing profile, a program that fails, a key without its secret: by name, without the text of libraries."""
+    if how == "profile":
+        monkeypatch.setenv("AWS_PROFILE", "missing")
+    elif how == "half":
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAHALF")
+    else:
+        program = tmp_path / "program"
+        program.write_text("#!/bin/sh\necho PLANTED >&2\nexit 3\n")
+        program.chmod(0o755)
+        (tmp_path / "config").write_text(f"[default]\ncredential_process = {program}\n")
+        monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    expected = {"profile": "ProfileNotFound", "half": "PartialCredentials", "program": "CredentialRetrieval"}[how]
+    with pytest.raises(RunError, match=rf"cannot get credentials \({expected}") as caught:
+        Store.open(place)
+    assert caught.value.__context__ is None  # which is pickled with an error, and would repeat what the program wrote
+
+
+def test_errors_do_not_carry_the_text_of_libraries(place: Location, server: BucketServer) -> None:
+    """Neither in their cause nor in their context: both travel from workers."""
+    store = Store.open(place)
+    server.allow = lambda header: "AccessDenied"
+    for request in (lambda: store.read(0), lambda: open_storage(place).open("a"), lambda: Store.open(place)):
+        with pytest.raises(RunError) as caught:
+            request()
+        assert (caught.value.__cause__, caught.value.__context__) == (None, None)
 
 
 def test_a_public_bucket(place: Location, server: BucketServer, no_keys: None, at: Callable[..., Location]) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import pickle  # noqa: TID251 - as Dask sends handles to workers
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,13 +17,16 @@ from scipy.sparse import csr_array
 import coremargin
 from cloud_kit import upload
 from coremargin.data import object_storage
-from coremargin.data.object_storage import ObjectStorage, Prefetcher, prefetcher
+from coremargin.data.check import check_store
+from coremargin.data.object_storage import ObjectStorage, Prefetcher, _Part, prefetcher
 from coremargin.data.storages import open_storage
 from coremargin.data.store import Store
 from coremargin.data.synth import Recipe, synth
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import DamagedChunk, DataError, RunError, StoreError, UsageError
+from coremargin.formats import object_storage as formats_storage
 from coremargin.formats.location import Location, location
+from coremargin.formats.object_storage import Fetched
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +39,7 @@ def same_rows(one: Store, other: Store) -> bool:
 
     def equal(chunk: int) -> bool:
         (a, y), (b, z) = one.read(chunk), other.read(chunk)
-        return np.array_equal(a, b) if not one.sparse else (a != b).nnz == 0 and np.array_equal(y, z)
+        return np.array_equal(y, z) and ((a != b).nnz == 0 if one.sparse else np.array_equal(a, b))
 
     return one.digest == other.digest and all(equal(chunk) for chunk in range(one.chunks))
 
@@ -50,6 +55,22 @@ def test_the_same_rows(server: BucketServer, at: Callable[..., Location], sparse
         writer.write(csr_array(X) if sparse else X, np.where(X[:, 0] > 0, "a", "b"), origin="test")
     assert Store.open(path).chunks > 5
     assert same_rows(Store.open(path), Store.open(at("rows.zarr")))
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_rows_of_zeros_alone(server: BucketServer, at: Callable[..., Location], ahead: bool) -> None:
+    """Chunks without a stored value, in the middle of a file and at its end: no service answers an empty range."""
+    X = np.zeros((300, 20))
+    X[:30], X[200:250] = 1.5, np.arange(20)
+    path = server.root / "buck" / "rows.zarr"
+    with StoreWriter.create(path, features=20, sparse=True, chunk_rows=20) as writer:
+        writer.write(csr_array(X), np.arange(300) % 2, origin="test")
+    found = Store.open(at("rows.zarr"))
+    parts = [part for chunk in range(found.chunks if ahead else 0) for part in found.objects(chunk)]
+    with found.storage.fetching([(part.key, part.start, part.nbytes) for part in parts]):
+        assert same_rows(Store.open(path), found)
+    assert prefetcher.held_bytes == 0
+    assert check_store(at("rows.zarr")).whole
 
 
 def test_moto_reads_any_name(moto: str, tmp_path: Path) -> None:
@@ -238,6 +259,66 @@ def test_memory_for_what_is_fetched_ahead_is_bounded(
             break
         time.sleep(0.05)
     assert limited.held_bytes == 0
+
+
+def test_a_part_is_taken_once_or_dropped() -> None:
+    """A reader whose part another thread has dropped fetches for itself; bytes are given back once, and not held."""
+    limited, may_end, done = Prefetcher(lambda: 1000), Event(), Fetched(memoryview(b"x"), "tag", 1)
+
+    def fetch() -> Fetched:
+        assert may_end.wait(60)
+        return done
+
+    running, queued = [_Part(fetch, 10) for _ in range(object_storage.REQUESTS)], _Part(fetch, 10)
+    for part in (*running, queued):
+        limited.request(part)
+    for part in (queued, running[0]):  # one is cancelled, the other cannot be any more
+        limited.drop(part)
+        assert limited.take(part) is None
+    may_end.set()
+    assert [limited.take(part) for part in running[1:]] == [done] * len(running[1:])
+    assert [limited.take(part) for part in running[1:]] == [None] * len(running[1:])
+    assert [part.started for part in running] == [None] * len(running)  # bytes that were read are their reader's
+    for _ in range(100):
+        if not limited.held_bytes:
+            break
+        time.sleep(0.05)
+    assert limited.held_bytes == 0
+
+
+def test_a_forked_process_is_refused(place: Location) -> None:
+    """It would wait forever for threads that it does not have."""
+    Store.open(place)
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("fork")) as pool:
+        future = pool.submit(_rows_at, place)
+        with pytest.raises(RunError, match="spawn or forkserver"):
+            future.result(timeout=60)
+
+
+def _rows_at(place: Location) -> int:
+    return Store.open(place).rows
+
+
+def test_large_metadata_are_not_fetched_before_their_size_is_checked(
+    place: Location, rows: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is larger than small objects are is read when it is opened."""
+    monkeypatch.setattr(formats_storage, "_SMALL_BYTES", 500)
+    keys = [str(path.relative_to(rows.path)) for path in (rows.path / "blocks").rglob("*") if path.is_file()]
+    reader = formats_storage.ObjectReader(place)
+    reader.preload(keys)
+    kept = [key for key, found in reader._preloaded.items() if found is not None]
+    assert sorted(kept) == sorted(key for key in keys if (rows.path / key).stat().st_size <= 500)
+    assert 0 < len(kept) < len(keys)
+    assert Store.open(place).scalars().digest.tolist() == rows.scalars().digest.tolist()
+
+
+@pytest.mark.parametrize("name", ["redirects", "redirect"])
+def test_names_are_not_taken_for_redirects(at: Callable[..., Location], server: BucketServer, name: str) -> None:
+    """A refusal is reported as such, whatever the object is called."""
+    server.allow = lambda header: "AccessDenied"
+    with pytest.raises(RunError, match="access denied"):
+        Store.open(at(name))
 
 
 def test_two_of_three_copies_are_no_store(place: Location, rows: Store, server: BucketServer) -> None:

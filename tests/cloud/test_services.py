@@ -47,7 +47,7 @@ def program(name: str) -> str:
 
 
 def free_ports(number: int) -> list[int]:
-    """Ports that nobody listens on; SeaweedFS adds 10,000 to them for its own use."""
+    """Ports without a listener; SeaweedFS adds 10,000 to them for its own use."""
     sockets = [socket.socket() for _ in range(number)]
     for one in sockets:
         one.bind(("127.0.0.1", 0))

@@ -46,7 +46,7 @@ def same_crc(data: bytes, bits: Sequence[int]) -> bytes:
 def forge_file(path: Path, values: int, itemsize: int, first: int = 0) -> None:
     """Turn the lowest bits of some of so many values of an uncompressed chunk, so that its CRC-32C stay the same.
 
-    first: number of the value that these begin with. The file ends with a checksum of all, which is computed anew.
+    first: number of the value that these begin with. The file ends with a checksum of all, which is computed again.
     """
     data = path.read_bytes()[:-4]
     start, stop = first * itemsize, (first + values) * itemsize
@@ -69,11 +69,11 @@ def edit_hashes(store: Path, change: Callable[[np.ndarray], None], group: str = 
     file.write_bytes(with_checksum(found.tobytes()))
 
 
-def edit_commits(store: Path, change: Callable[[dict[str, Any]], None]) -> None:
+def edit_commits(store: Path, change: Callable[[dict[str, Any]], None], *, in_root: bool = True) -> None:
     """Change every commit's entry in the root, and its line in the log, and the mark that the root has of the log."""
     root = json.loads((store / "zarr.json").read_text())
     lines = [json.loads(line) for line in (store / "log.jsonl").read_text().splitlines()]
-    for commit in (*root["attributes"]["commits"], *(line["commit"] for line in lines)):
+    for commit in (*(root["attributes"]["commits"] if in_root else ()), *(line["commit"] for line in lines)):
         change(commit)
     log = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
     (store / "log.jsonl").write_bytes(log)

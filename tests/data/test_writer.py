@@ -363,6 +363,35 @@ def test_bad_options(tmp_path: Path, options: dict[str, Any]) -> None:
         StoreWriter.create(tmp_path / "s", **{"features": 2, **options})
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"weighted": 1}, {"weighted": "no"}, {"sparse": 0}, {"sparse": None}, {"overwrite": 1}, {"features": True},
+        {"features": 3.0}, {"features": "3"}, {"chunk_rows": 10.0}, {"chunk_rows": True}, {"chunk_bytes": "1 MiB"},
+        {"chunk_bytes": False}, {"dtype": None}, {"dtype": "real"}, {"about": {"rows": np.int64(3)}},
+    ],
+)  # fmt: skip
+def test_arguments_of_other_types_are_refused(tmp_path: Path, options: dict[str, Any]) -> None:
+    """Before rows are written: a record would have them, and no reader would take it."""
+    with pytest.raises(UsageError, match=f"{next(iter(options))}: expected"):
+        StoreWriter.create(tmp_path / "s", **{"features": 3, **options})
+    assert not list(tmp_path.iterdir())
+
+
+def test_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:
+    """They come from shapes and comparisons of arrays; further commits read what the first one recorded."""
+    options: dict[str, Any] = {"features": np.int64(3), "chunk_rows": np.uint8(20), "chunk_bytes": np.int32(4000)}
+    flags: dict[str, Any] = {"weighted": np.True_, "sparse": np.False_, "overwrite": np.False_}
+    with StoreWriter.create(tmp_path / "s", **options, **flags) as writer:
+        for _ in range(2):
+            writer.write(np.ones((50, 3)), np.arange(50) % 2, np.ones(50))
+            writer.commit()
+    with StoreWriter.append(tmp_path / "s") as writer:
+        writer.write(np.ones((50, 3)), np.arange(50) % 2, np.ones(50))
+    store = Store.open(tmp_path / "s")
+    assert (store.rows, store.weighted, store.chunk_rows) == (150, True, 20)
+
+
 def test_second_writer_is_refused(tmp_path: Path, rng: np.random.Generator) -> None:
     """A second writer is refused while the first is at work, whether it creates, appends or replaces."""
     X, y = _rows(rng)

@@ -501,7 +501,7 @@ def _refuse_replaced(store: Store, chunk: int, hashes: np.ndarray, part: int, va
     """Raises DamagedChunk for values that are not the recorded ones: a commit must not give them a SHA-256."""
     found = hashes[chunk].copy()
     found[part] = chunk_hashes.hash_values(values)
-    if wrong := chunk_hashes.replaced(f"{store.name}: chunk {chunk}", hashes[chunk], found):
+    if wrong := chunk_hashes.describe_mismatch(f"{store.name}: chunk {chunk}", hashes[chunk], found):
         raise DamagedChunk(wrong)
 
 

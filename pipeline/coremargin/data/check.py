@@ -131,7 +131,7 @@ def _bad_part(store: Store, part: str, place: str, hashes: np.ndarray | None, ch
         if hashes is not None:
             computed = hashes[chunk].copy()
             computed[chunk_hashes.PARTS.index(part)] = chunk_hashes.hash_values(values)
-            wrong = chunk_hashes.replaced(f"{store.name}: chunk {chunk}", hashes[chunk], computed)
+            wrong = chunk_hashes.describe_mismatch(f"{store.name}: chunk {chunk}", hashes[chunk], computed)
             found += [wrong] if wrong else []
     except (DamagedChunk, BadRow) as error:
         found = [str(error)]
@@ -326,7 +326,7 @@ def _look(
         weights = store.weights(chunk) if read[2] is None else read[2]
         if hashes is not None:
             computed = chunk_hashes.hash_chunk(read[0], read[1], weights)
-            wrong = chunk_hashes.replaced(f"{store.name}: chunk {chunk}", hashes[chunk], computed)
+            wrong = chunk_hashes.describe_mismatch(f"{store.name}: chunk {chunk}", hashes[chunk], computed)
             found += [wrong] if wrong else []
         found += _contents(store, (read[0], read[1], weights), stored, chunk - first, chunk)
     return tuple(Damage(chunk, start, stop, what) for what in found)

@@ -1,8 +1,8 @@
 """SHA-256 of the parts of each chunk, and of a store's content from these: formats/store_record.py defines both.
 
 The digest of digest.py is the same however rows are cut into chunks, because checksums of parts can be joined. SHA-256
-has no such algebra, so the two are kept side by side: one finds the commit that has the same rows, the other tells
-that nobody made others with the same checksums.
+has no such algebra, so stores keep both: the digest finds the commit that has the same rows, SHA-256 proves that they
+were not replaced by others with the same checksums.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ def hash_chunk(X: Any, codes: np.ndarray, weights: np.ndarray | None) -> np.ndar
     return found
 
 
-def replaced(place: str, recorded: np.ndarray, found: np.ndarray) -> str:
-    """What is wrong with a chunk of these SHA-256 (5, 32), whose CRC-32C hold; "" where they are the recorded ones."""
+def describe_mismatch(place: str, recorded: np.ndarray, found: np.ndarray) -> str:
+    """A message if SHA-256 (5, 32) of a chunk, whose CRC-32C hold, are not the recorded ones; else ""."""
     other = [PARTS[number] for number in np.flatnonzero((recorded != found).any(axis=1))]
     if not other:
         return ""
     names = " and ".join({"x": "rows", "y": "labels"}.get(part, part) for part in other)
     return (
-        f"{place}: the SHA-256 of its {names} is not the recorded one, but the CRC-32C is: somebody replaced them; "
-        f"restore the chunk from a copy"
+        f"{place}: the SHA-256 of its {names} is not the recorded one, but the CRC-32C is: the chunk was replaced; "
+        f"restore it from a copy"
     )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.data.amend import commit_changes, read_rows
-from coremargin.data.chunk_hashes import hash_chunk, replaced
+from coremargin.data.chunk_hashes import describe_mismatch, hash_chunk
 from coremargin.data.commits import CommitInfo
 from coremargin.data.format import UNLABELLED, read_facts
 from coremargin.data.key_runs import Entries
@@ -281,7 +281,7 @@ def _parts(
         weights = store.weights(chunk)
         if chunk in hashes:
             found = hash_chunk(rows, codes, weights)
-            if wrong := replaced(f"{store.name}: chunk {chunk}", hashes.pop(chunk), found):
+            if wrong := describe_mismatch(f"{store.name}: chunk {chunk}", hashes.pop(chunk), found):
                 raise DamagedChunk(wrong)
         part = np.arange(max(start, first), min(stop, last)) - first
         if weights is not None:

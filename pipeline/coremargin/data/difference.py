@@ -166,7 +166,7 @@ def earlier(store: Store, digest: str, sha256: Mapping[str, Any] | None = None) 
     if contradicts(found, sha256):
         raise StoreError(
             f"{store.name}: expected the rows and labels that the model was trained on, of SHA-256 "
-            f"{(sha256 or {})['digest']}, found {found.sha256} with the same CRC-32C: somebody replaced some; restore "
+            f"{(sha256 or {})['digest']}, found {found.sha256} with the same CRC-32C: some were replaced; restore "
             "the store from a copy"
         )
     return found

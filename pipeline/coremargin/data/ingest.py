@@ -6,7 +6,6 @@ so that a bad row, a full disk or a kill changes nothing.
 
 from __future__ import annotations
 
-import json
 import time
 from collections import deque
 from contextlib import contextmanager
@@ -303,7 +302,6 @@ def _create_writer(
     *,
     overwrite: bool,
 ) -> StoreWriter:
-    _check_about(about)
     dtype, compression, chunk_bytes = shape
     return StoreWriter.create(
         path,
@@ -371,13 +369,6 @@ def _check_options(
         raise UsageError("--only names no label: expected at least one")
     if is_there(path) and not (append or overwrite):
         raise UsageError(f"{path}: exists already: say --append to add rows, or --overwrite to replace it")
-
-
-def _check_about(about: Mapping[str, Any] | None) -> None:
-    try:
-        json.dumps(about, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise UsageError(f"about: expected what JSON can hold: {error}") from error
 
 
 def _store_dtype(base: Store | None, dtype: str | None, compression: str | None, chunk_bytes: int | None) -> str:

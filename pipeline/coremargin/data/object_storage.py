@@ -21,7 +21,7 @@ import numpy as np
 from coremargin.data.machine_memory import available_bytes
 from coremargin.data.storage import Entry, check_most, check_size
 from coremargin.errors import DataError, UsageError
-from coremargin.formats.object_storage import Fetched, ObjectReader
+from coremargin.formats.object_storage import Fetched, ObjectReader, check_process
 from coremargin.formats.open_folder import incomplete
 from coremargin.formats.zarr_metadata import read_array_metadata
 
@@ -43,7 +43,7 @@ _ALIGNMENT = 16  # as NumPy's own arrays have it
 
 
 class _Part:
-    """Bytes that somebody will read soon."""
+    """A byte range to fetch before it is read; ``over`` once it was taken or dropped."""
 
     def __init__(self, fetch: Callable[[], Fetched], nbytes: int) -> None:
         self.fetch, self.nbytes = fetch, nbytes
@@ -64,7 +64,7 @@ class Prefetcher:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes that were fetched, or are being fetched, and that nobody has read."""
+        """Bytes that were fetched, or are being fetched, and were not read yet."""
         with self._lock:
             return self._held
 
@@ -75,9 +75,14 @@ class Prefetcher:
         self._start()
 
     def take(self, part: _Part) -> Fetched | None:
-        """What was fetched, after waiting for it where that has begun; else None. Raises as its fetch."""
+        """What was fetched, once, after waiting for it; None if that has not begun or it was dropped.
+
+        Raises as its fetch.
+        """
         with self._lock:
-            started, part.over = part.started, True
+            if part.over:  # another thread dropped it, which gives its bytes back
+                return None
+            started, part.started, part.over = part.started, None, True  # the reader alone holds the bytes
         if started is None:
             return None
         try:
@@ -86,11 +91,11 @@ class Prefetcher:
             self._give_back(part)
 
     def drop(self, part: _Part) -> None:
-        """Nobody will read it, unless somebody has taken it."""
+        """Stop fetching it, unless it was taken."""
         with self._lock:
             if part.over:
                 return
-            part.over, started = True, part.started
+            started, part.started, part.over = part.started, None, True
         if started is not None:
             started.cancel()
             started.add_done_callback(lambda _: self._give_back(part))
@@ -154,8 +159,11 @@ class ObjectStorage(ObjectReader):
     @contextmanager
     def fetching(self, ranges: Sequence[tuple[str, int, int]]) -> Iterator[None]:
         """Fetch them in the background, in this order."""
+        check_process()
         parts = {
-            (key, start): _Part(partial(self.fetch, key, start, start + size), size) for key, start, size in ranges
+            (key, start): _Part(partial(self.fetch, key, start, start + size), size)
+            for key, start, size in ranges
+            if size
         }
         with self._requesting:
             self._requested |= parts
@@ -277,7 +285,9 @@ class _Chunks:
         self._storage, self._nbytes = storage, nbytes
 
     def read(self, key: str, start: int, stop: int, out: np.ndarray | None = None) -> tuple[np.ndarray, Tag]:
-        """Fetched ahead, or now."""
+        """Fetched ahead, or now; of an empty range, which no service answers, without a tag."""
+        if start == stop:
+            return np.empty(0, np.uint8), ""
         found = self._storage.take(key, start)
         if found is None or (len(found.data) < stop - start and found.nbytes >= stop):
             found = self._storage.fetch(key, start, stop)

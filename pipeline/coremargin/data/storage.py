@@ -106,7 +106,7 @@ class Storage(ReadableStorage, Protocol):
 
     @property
     def remote(self) -> bool:
-        """Whether each read transfers the bytes anew: it takes long, and they may be damaged on their way."""
+        """Whether each read transfers the bytes again: it takes long, and they may be damaged on their way."""
 
     @property
     def lists(self) -> bool:

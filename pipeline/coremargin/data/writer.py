@@ -9,14 +9,16 @@ it: rows, labels, weights and their statistics must appear together, and stay af
 
 from __future__ import annotations
 
+import json
+import operator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, SupportsIndex, cast
 
 import numpy as np
 
 from coremargin.data.buffers import Content, DenseBuffer, SparseBuffer
-from coremargin.data.chunk_hashes import hash_chunk, replaced
+from coremargin.data.chunk_hashes import describe_mismatch, hash_chunk
 from coremargin.data.chunks import ChunkSink
 from coremargin.data.codecs import COMPRESSIONS, Encoding, chosen
 from coremargin.data.format import DTYPES, Facts
@@ -73,6 +75,20 @@ def check_rows(chunk_rows: int | None, most: int) -> None:
     """Raises UsageError for other rows of a chunk than 1 to ``most``."""
     if chunk_rows is not None and not 1 <= chunk_rows <= most:
         raise UsageError(f"chunk_rows: expected 1 to {most:,} of such rows, got {chunk_rows:,}")
+
+
+def _whole_number(name: str, value: object) -> int:
+    """An argument as an int: records know no others. Raises UsageError."""
+    if isinstance(value, bool | np.bool_) or not hasattr(value, "__index__"):
+        raise UsageError(f"{name}: expected a whole number, got {value!r}")
+    return operator.index(cast("SupportsIndex", value))
+
+
+def _flag(name: str, value: object) -> bool:
+    """An argument as a bool. Raises UsageError, also for numbers: records would have them, and readers refuse these."""
+    if not isinstance(value, bool | np.bool_):
+        raise UsageError(f"{name}: expected True or False, got {value!r}")
+    return bool(value)
 
 
 def shape_of(facts: Facts, rows: int, X: Rows, chunk_bytes: int, wanted: int | None, *, whole: bool) -> tuple[int, int]:
@@ -145,8 +161,19 @@ class StoreWriter:
         instead_of: the place of the store to replace, if other writers are kept out meanwhile.
         Raises UsageError (a store is there, absurd numbers), OutputError (cannot write), Busy (another writer).
         """
-        name = np.dtype(dtype).name
+        features, chunk_bytes = _whole_number("features", features), _whole_number("chunk_bytes", chunk_bytes)
+        chunk_rows = None if chunk_rows is None else _whole_number("chunk_rows", chunk_rows)
+        sparse, weighted = _flag("sparse", sparse), _flag("weighted", weighted)
+        overwrite = _flag("overwrite", overwrite)
+        try:
+            name = str(dtype) if dtype is None else np.dtype(dtype).name
+        except TypeError:  # no name of NumPy's
+            name = str(dtype)
         check_options(features, name, chunk_bytes, compression)
+        try:
+            json.dumps(about, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise UsageError(f"about: expected what JSON can hold: {error}") from error
         check_rows(chunk_rows, most_chunk_rows(features, name, sparse=sparse))
         rows = chunk_rows or (MOST_SPARSE_CHUNK_ROWS if sparse else default_chunk_rows(features, name, chunk_bytes))
         if columns is not None and columns.width != features:
@@ -172,8 +199,8 @@ class StoreWriter:
             if sink.facts.rows % sink.facts.chunk_rows:
                 rows, codes = store.read(writer._next)
                 if store.sha256:  # its SHA-256 is computed again, of more rows: what was forged must not become honest
-                    found = hash_chunk(rows, codes, store.weights(writer._next))
-                    if wrong := replaced(f"{store.name}: chunk {writer._next}", store.chunk_hashes()[-1], found):
+                    found, where = hash_chunk(rows, codes, store.weights(writer._next)), f"{store.name}: chunk"
+                    if wrong := describe_mismatch(f"{where} {writer._next}", store.chunk_hashes()[-1], found):
                         raise DamagedChunk(wrong)
                 # of rows that came without weights the sink knows those that were given some since
                 weights = store.weights(writer._next) if sink.facts.weighted else None

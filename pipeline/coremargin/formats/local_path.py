@@ -11,6 +11,7 @@ from coremargin.errors import UsageError
 
 #: An address: a scheme, or several as fsspec chains them; pathlib leaves one of its slashes. One letter is a name.
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+-]+)(?:::[A-Za-z][A-Za-z0-9+-]+)*:/")
+_USER = re.compile(r"(:/+)[^/]*@")  # and what may be its password
 
 
 def local_path(given: str | bytes | os.PathLike[str] | os.PathLike[bytes]) -> Path:
@@ -31,8 +32,9 @@ def local_path(given: str | bytes | os.PathLike[str] | os.PathLike[bytes]) -> Pa
     if address is not None and text[:6].lower() == "file:/":
         return _of_file_address(text)
     if address is not None:
+        shown = _USER.sub(r"\1", text).partition("?")[0]  # which may be a signature
         raise UsageError(
-            f"{text}: {address[1]}:// is not supported yet, expected a path on this machine; copy or mount what is "
+            f"{shown}: {address[1]}:// is not supported yet, expected a path on this machine; copy or mount what is "
             "there and give the local path, and copy results when they are written"
         )
     if text.startswith("~"):

@@ -16,9 +16,9 @@ from coremargin.errors import UsageError
 from coremargin.formats.local_path import local_path
 
 SCHEMES = ("s3", "gs", "az", "abfs", "abfss", "https", "http")
-_REMOTE = re.compile(rf"({'|'.join(SCHEMES)}):/{{1,2}}(?=[^/])(.*)", re.DOTALL)  # pathlib leaves one slash of two
-
-_SIGNED = re.compile(r"[?&](sig|se|sv|X-Amz-[A-Za-z]+|X-Goog-[A-Za-z]+)=", re.IGNORECASE)
+#: pathlib leaves one slash of two.
+_REMOTE = re.compile(rf"({'|'.join(SCHEMES)}):/{{1,2}}(.*)", re.DOTALL | re.IGNORECASE)
+_SIGNED = re.compile(r"[?&](sig|se|sv|signature|AWSAccessKeyId|X-Amz-[a-z]+|X-Goog-[a-z]+)=", re.IGNORECASE)
 
 #: Options, and what other projects call them (delta-rs, polars, Lance, s3fs).
 OPTIONS: dict[str, tuple[str, ...]] = {
@@ -63,10 +63,11 @@ def location(given: str | os.PathLike[str], options: Mapping[str, str] | None = 
     """
     found = _REMOTE.match(os.fsdecode(given))
     if found is None:
+        path = os.fspath(local_path(given))
         if options:
-            raise UsageError(f"storage options are for addresses such as s3://bucket/rows.zarr; {given} is a path")
-        return Location(os.fspath(local_path(given)))
-    scheme, rest = found[1], found[2].rstrip("/")
+            raise UsageError(f"storage options are for addresses such as s3://bucket/rows.zarr; {path} is a path")
+        return Location(path)
+    scheme, rest = found[1].lower(), found[2].rstrip("/")
     web, host = scheme in ("https", "http"), rest.split("/")[0]
     if "@" in host and (":" in host or not scheme.startswith("abfs")):  # nothing of it is repeated
         raise UsageError(
@@ -78,8 +79,16 @@ def location(given: str | os.PathLike[str], options: Mapping[str, str] | None = 
             f"{scheme}://{host}: expected an address without a query or a signature: objects lie below it; set the "
             "environment variables of the service, a profile or a role instead"
         )
-    if any(part in ("", ".", "..") for part in rest.split("/")) or "\0" in rest:
-        raise UsageError(f"{scheme}://{rest}: expected names between single slashes, none of them empty, . or ..")
+    try:
+        usable = "\0" not in rest and bool(rest.encode())
+    except UnicodeEncodeError:
+        usable = False
+    if not usable or any(part in ("", ".", "..") for part in rest.split("/")):
+        shown = f"{scheme}://" if "@" in rest else f"{scheme}://{rest}".encode(errors="replace").decode()
+        raise UsageError(
+            f"{shown}: expected {scheme}://BUCKET/NAME: names between single slashes, of valid text, none of them "
+            "empty, . or .."
+        )
     kept = given.options if isinstance(given, Location) else {}
     return Location(f"{scheme}://{rest}", kept | storage_options(options or {}))
 
@@ -91,19 +100,26 @@ def storage_options(given: Mapping[str, object]) -> dict[str, str]:
         name = _NAMES.get(str(key).lower())
         if name is None:
             raise UsageError(_unknown(str(key)))
+        if value is None:
+            raise UsageError(f"storage option {name}: expected a value, got None; leave the option out")
         text = str(value)
         if name in _FLAGS:
             if text.lower() not in (*_TRUE, *_FALSE):
                 raise UsageError(f"storage option {name}: expected true or false, got {text!r}")
             text = "true" if text.lower() in _TRUE else "false"
         if name == "endpoint":
-            address = urlsplit(text)
-            plain = address.scheme in ("http", "https") and address.hostname and not address.query
-            if not plain or "@" in address.netloc:
+            try:
+                address = urlsplit(text)
+                usable = address.scheme in ("http", "https") and address.hostname and not address.query
+                usable = usable and "@" not in address.netloc and address.port != 0
+            except ValueError:  # of brackets, or of the port
+                usable = False
+            if not usable:
                 raise UsageError(
                     "storage option endpoint: expected http:// or https:// and a host, without user and query"
                 )
-        found[name] = text
+        if found.setdefault(name, text) != text:
+            raise UsageError(f"storage option {name}: expected one value, got two, by two of its names")
     return found
 
 

@@ -13,6 +13,7 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeVar, cast
 from urllib.parse import quote
@@ -28,6 +29,7 @@ T = TypeVar("T")
 
 #: Requests at a time for small objects; each takes the latency of the service, some 30 ms, and hardly any CPU.
 _SMALL_REQUESTS = 48
+_SMALL_BYTES = 4 << 20  # a larger object is not fetched before it is opened, where its size is checked first
 _RETRIES = {"max_retries": 8, "retry_timeout": timedelta(seconds=90), "backoff": {"max_backoff": timedelta(seconds=5)}}
 _CLIENT = {"connect_timeout": "10s", "read_timeout": "30s", "timeout": "10min", "pool_max_idle_per_host": "64"}
 #: obstore asks for credentials again when those it has expire within five minutes: so each half minute.
@@ -159,35 +161,39 @@ class ObjectReader:
 
     def _fetch_if_there(self, key: str) -> Fetched | None:
         try:
-            return self.fetch(key)
+            found = self.fetch(key, most=_SMALL_BYTES)
         except OSError:  # ``open`` reports it
             return None
+        return found if len(found.data) == found.nbytes else None
 
     def _path(self, key: str) -> str:
         return quote(key) if str(self.name).startswith("http") else key
 
     def _call(self, request: Callable[[], T], key: str) -> T:
         """Call obstore; its errors become ours, without the text of the library."""
+        check_process()
+        problem: Exception
         try:
             return request()
         except FileNotFoundError as error:
+            problem = FileNotFoundError(2, "no such object", f"{self.name}/{key}")
             if _code(error) in ("NoSuchBucket", "ContainerNotFound"):
-                raise StoreError(f"{self.name}: there is no such bucket; correct the address or the endpoint") from None
-            raise FileNotFoundError(2, "no such object", f"{self.name}/{key}") from None
+                problem = StoreError(f"{self.name}: there is no such bucket; correct the address or the endpoint")
         except _obstore_errors() as error:
-            raise self._refusal(error, key) from None
+            problem = self._refusal(error, key)
+        raise problem  # here, as a context is pickled too, and the library's text may have signatures
 
     def _refusal(self, error: Exception, key: str) -> Exception:
         """What to raise instead of an error of obstore: RunError for all but what a damaged object causes."""
         import obstore.exceptions as refused
 
         place, code = f"{self.name}/{key}" if key else f"{self.name}", _code(error)
-        if isinstance(self._credentials, _AwsChain) and self._credentials.missing:
+        if isinstance(self._credentials, _AwsChain) and self._credentials.problem:
             return RunError(
-                f"{self.name}: no credentials found; set the environment variables of the service, a profile or a "
-                "role, or --storage-option skip_signature=true for a public bucket"
+                f"{self.name}: {self._credentials.problem}; set the environment variables of the service, a profile or "
+                "a role, or --storage-option skip_signature=true for a public bucket"
             )
-        if code in _REGION or "edirect" in str(error):
+        if code in _REGION or _REDIRECTED.search(str(error)):
             return RunError(
                 f"{self.name}: the bucket is in another region; give --storage-option region=NAME or AWS_REGION"
             )
@@ -211,8 +217,23 @@ class ObjectReader:
         )
 
 
+_process = 0  # in which obstore has its threads
+
+
+def check_process() -> None:
+    """Raises RunError in a process that was forked after obstore was used, where no request would ever end."""
+    global _process  # noqa: PLW0603 - as obstore's threads, it belongs to the process
+    _process = _process or os.getpid()
+    if _process != os.getpid():
+        raise RunError(
+            "object storage cannot be read in a process that was forked from one that has read some: "
+            "use multiprocessing's start method spawn or forkserver"
+        )
+
+
 _DENIED = {"AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "Forbidden"}
 _DENIED |= {"AllAccessDisabled", "AuthenticationFailed", "AuthorizationFailure", "401", "403"}
+_REDIRECTED = re.compile("redirect without LOCATION|error following redirect")  # the text has names of objects, too
 _REGION = ("PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "301")
 
 
@@ -280,26 +301,36 @@ class _AwsChain(_Chain):
         from botocore.session import Session
 
         self._session, self._found = Session(), cast("Any", None)
-        self.missing = False
+        self.problem = ""  #: why there are none
         self._lock = threading.Lock()
 
     @property
     def region(self) -> str | None:
-        return cast("str | None", self._session.get_config_variable("region"))
+        """That of the profile, if it has one; a profile that cannot be read is reported with the first request."""
+        from botocore.exceptions import BotoCoreError
+
+        with suppress(BotoCoreError):
+            return cast("str | None", self._session.get_config_variable("region"))
+        return None
 
     @property
     def source(self) -> str:  # type: ignore[override]
         return f"the credentials that botocore found ({getattr(self._found, 'method', 'none')})"
 
     def __call__(self) -> Any:
-        """For obstore. Raises LookupError where there are none."""
+        """For obstore. Raises LookupError where there are none, or none that can be used."""
+        from botocore.exceptions import BotoCoreError
+
         with self._lock:
-            if self._found is None:
-                self._found = self._session.get_credentials()
-            if self._found is None:
-                self.missing = True
-                raise LookupError("no credentials")
-            keys = self._found.get_frozen_credentials()
+            keys, self.problem = None, ""
+            try:
+                self._found = self._found or self._session.get_credentials()
+                keys = self._found and self._found.get_frozen_credentials()
+            except BotoCoreError as error:  # whose text may be that of a program
+                self.problem = f"botocore cannot get credentials ({type(error).__name__})"
+            if keys is None:
+                self.problem = self.problem or "no credentials found"
+                raise LookupError(self.problem)
         return {
             "access_key_id": keys.access_key,
             "secret_access_key": keys.secret_key,
@@ -322,6 +353,7 @@ def _store_of(address: Location) -> tuple[ObjectStore, _Chain]:
     unsigned = options.get("skip_signature") == "true"
     config: Any = {name: value == "true" if value in ("true", "false") else value for name, value in options.items()}
     common: Any = {"client_options": client, "retry_config": _RETRIES}
+    problem = f"{address}: this needs botocore; pip install 'coremargin[cloud]'"
     try:
         if scheme in ("http", "https"):
             client["allow_http"] = True
@@ -339,12 +371,12 @@ def _store_of(address: Location) -> tuple[ObjectStore, _Chain]:
         if chain.region and "region" not in config:
             config["region"] = chain.region
         return S3Store(bucket, prefix=prefix or None, credential_provider=chain, **config, **common), chain
-    except ImportError as error:
-        raise UsageError(f"{address}: this needs botocore; pip install 'coremargin[cloud]'") from error
+    except ImportError:
+        pass
     except _obstore_errors():  # whose text may repeat what the environment has
-        raise UsageError(
-            f"{address}: the options or the environment of this service cannot be used: {', '.join(config) or 'none'}"
-        ) from None
+        given = ", ".join(config) or "none"
+        problem = f"{address}: the options or the environment of this service cannot be used: {given}"
+    raise UsageError(problem)
 
 
 def _endpoint(scheme: str) -> str:

@@ -82,6 +82,13 @@ def read_log(storage: ReadableStorage, record: StoreRecord) -> list[LogEntry]:
         raise StoreError(f"{place}: expected a line for each commit, found others: {error}") from error
     if [entry.commit.number for entry in entries] != list(range(mark.commits)):
         raise StoreError(f"{place}: expected lines of {mark.commits:,} commits, in order; restore it from a copy")
+    hashed = record.commits[-1].sha256 is not UNSET
+    for entry in entries:
+        if (entry.commit.sha256 is not UNSET) != hashed:
+            raise StoreError(
+                f"{place}: expected the SHA-256 of each commit or of none, found {'none' if hashed else 'one'} of "
+                f"commit {entry.commit.number}; restore it from a copy"
+            )
     return entries
 
 

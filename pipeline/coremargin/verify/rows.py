@@ -334,7 +334,7 @@ class Rows:
             names = " and ".join({"x": "rows", "y": "labels"}.get(name, name) for name in other)
             raise DamagedChunk(
                 f"{self.path}: {place}: the SHA-256 of its {names} is not the recorded one, but the CRC-32C is: "
-                f"somebody replaced them; restore the chunk from a copy"
+                f"the chunk was replaced; restore it from a copy"
             )
         return replace(chunk, hashes=hashes)
 

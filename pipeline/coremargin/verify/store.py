@@ -135,7 +135,7 @@ class StoreFindings(ABC):
         found = rows.sha256_in_chunks(hashed.chunk_rows)
         if found != hashed.digest:
             text = f"model claims rows and labels of SHA-256 {hashed.digest}, the store's have {found or 'others'}"
-            return Check("content", ok=False, text=f"{text}, with the same CRC-32C: somebody replaced some")
+            return Check("content", ok=False, text=f"{text}, with the same CRC-32C: some were replaced")
         how = "computed from all chunks" if rows.hashed else "as recorded when they were written"
         return Check("content", ok=True, text=f"{text}; SHA-256 {how}")
 

@@ -122,14 +122,16 @@ def read_sums(store: ReadableStorage, record: StoreRecord) -> Sums:
 def _preload(store: ReadableStorage, record: StoreRecord) -> None:
     """Fetch the records at once, where requests take long."""
     wanted = list[tuple[str, int]]()
+    hashed = {"sha256": 3} if record.commits[-1].sha256 is not UNSET else {}
     for _, _, commit in spans(record.commits):
-        names = {"digest": 1} | ({"nonzeros": 1} if record.sparse else {})
+        names = {"digest": 1} | hashed | ({"nonzeros": 1} if record.sparse else {})
         names |= {"marks": 2} if record.sparse or record.weighted or commit.weights else {}
         names |= ({"array": 1} if commit.moved else {}) | ({"weights_array": 1} if commit.weights else {})
-        wanted += [(f"{BLOCKS}/{commit.group}/{name}", dimensions) for name, dimensions in names.items()]
+        wanted += [(f"{BLOCKS}/{commit.group}/{name}", n) for name, n in names.items()]
     for _, _, commit in changes(record.commits):
         changed = ("chunk", "y", "array", *(("weights", "weights_array") if commit.weights else ()))
-        wanted += [(f"{BLOCKS}/{commit.group}/{name}", 1) for name in changed]
+        dimensions = dict.fromkeys(changed, 1) | hashed
+        wanted += [(f"{BLOCKS}/{commit.group}/{name}", n) for name, n in dimensions.items()]
     preload_raw_arrays(store, wanted)
 
 
