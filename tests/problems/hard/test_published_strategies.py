@@ -30,6 +30,7 @@ from coremargin.maths.active.cutting_planes import (
 )
 from coremargin.maths.active.slabs import slab_of_labelled
 from coremargin.maths.hard_margin import solve_hard_margin
+from coremargin.problems.hard.strategies import smo
 from coremargin.problems.hard.strategies.iterative import RowBlock
 from coremargin.problems.hard.strategies.linear_program import ENOUGH, FIRST, ROWS
 from coremargin.problems.hard.strategies.perceptron import Perceptron
@@ -425,6 +426,39 @@ def test_rows_that_nothing_separates_are_proven_so(tmp_path: Path, make_separabl
     wrong = np.concatenate([X, X[:20]])
     model = coremargin.train(wrong, [*labels, *labels[:20][::-1]], strategy=strategy)
     assert model.status == "not_separable"
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_chunks_may_have_rows_of_one_class(make_separable: Maker, strategy: str, *, intercept: bool) -> None:
+    """A store sorted by label; what is proven holds for all rows."""
+    X, labels = make_separable(160, 3, margin=0.1)
+    y = np.where(labels == max(labels), 1, -1)
+    X, y = np.concatenate([X[y > 0][:60], X[y < 0][:60]]), np.repeat([1, -1], 60)
+    source = ArraySource(X, list(y), chunk_rows=20)
+    run = compare(source, InProcess(2), [strategy], epsilon=0.05, intercept=intercept, reads=40, limit=None).runs[0]
+    best = solve_hard_margin(X, y.astype(np.int8), intercept=intercept).upper
+    assert run.updates is None or run.updates > 0
+    assert 0 < run.lower <= best * (1 + 1e-9) <= run.upper * (1 + 2e-9)
+
+
+def test_smo_holds_no_more_rows_than_memory_has_room_for(
+    make_separable: Maker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of rows that nothing separates many get a weight."""
+    monkeypatch.setattr("coremargin.problems.hard.strategies.smo.LEAST_ROOM", 30)
+    sizes, solve = list[int](), smo.minimise
+
+    def recorded(products: np.ndarray, *words: Any, **options: Any) -> Any:
+        sizes.append(len(products))
+        return solve(products, *words, **options)
+
+    monkeypatch.setattr(smo, "minimise", recorded)
+    X, labels = make_separable(400, 2)
+    wrong = ArraySource(np.concatenate([X, X]), [*labels, *labels[::-1]], chunk_rows=200)
+    run = compare(wrong, InProcess(1), ["smo"], memory=8_000, reads=3, limit=None).runs[0]
+    assert run.status == "not_separable"
+    assert max(sizes) == 30
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

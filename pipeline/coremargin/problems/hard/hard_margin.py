@@ -213,7 +213,7 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Iter
             state = replace(state, working_set=working_set, sketch=working_set, new_rows=len(working_set))
             state = replace(state, sample_bytes=found.nbytes(self.source))
         if isinstance(self.rule, Iterative):
-            task = Task(self.source, self.epsilon, self.intercept, state.working_set)
+            task = Task(self.source, self.epsilon, self.intercept, self.working_set_bytes, state.working_set)
             progress = self._first_pass(self.rule.begin(task))
             return self._next_pass(state, progress) if found is not None else replace(state, progress=progress)
         return self._solve(state, state.working_set)

@@ -54,11 +54,12 @@ class RowBlock:
 
 @dataclass(frozen=True)
 class Task:
-    """What a strategy begins with: the rows, the epsilon of the certificate, and its first rows, if any."""
+    """What a strategy begins with: rows, epsilon of the certificate, bytes of memory, and its first rows, if any."""
 
     source: Source
     epsilon: float
     intercept: bool
+    memory: int
     first: WorkingSet
 
     @property
