@@ -37,6 +37,7 @@ from coremargin.problems.hard.strategies.iterative import RowBlock
 from coremargin.problems.hard.strategies.linear_program import ENOUGH, FIRST, ROWS
 from coremargin.problems.hard.strategies.perceptron import Perceptron
 from coremargin.problems.hard.strategies.quadratic_program import QuadraticProgram
+from coremargin.problems.hard.strategies.table import STRATEGIES as STRATEGY_OBJECTS
 from coremargin.problems.registry import new_job
 
 if TYPE_CHECKING:
@@ -489,6 +490,21 @@ def test_smo_holds_no_more_rows_than_memory_has_room_for(
     run = compare(wrong, InProcess(1), ["smo"], memory=8_000, reads=3, limit=None).runs[0]
     assert run.status == "not_separable"
     assert max(sizes) == 30
+
+
+@pytest.mark.parametrize("strategy", ["lp", "chunking", "osuna"])
+def test_first_rows_are_of_both_classes(strategy: Any) -> None:
+    """However few rows one of them has, and if its rows in the first chunk have no weight."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2000, 2))
+    y, weights = np.ones(2000), np.ones(2000)
+    y[[7, 1501]] = -1
+    weights[7] = 0
+    for source in (ArraySource(X, list(y)), ArraySource(X, list(y), weights=weights, chunk_rows=1000)):
+        found = STRATEGY_OBJECTS[strategy].first(source, (1, 0))
+        assert found is not None
+        assert set(found.signs) == {1, -1}
+        assert len(found.ids) < 500
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

@@ -109,6 +109,8 @@ class Walk(Iterative):
 class RowSearch(Iterative):
     """One update a pass, with the row of the lowest score."""
 
+    repeats: bool = False  #: whether a row may be used again; if not, its step needs all rows used before
+
     @abstractmethod
     def scores(self, block: RowBlock, carried: Carried) -> Array:
         """Scores (n,) of the rows of a block; infinite for rows that need no update."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coremargin.maths.rows import as_float64, is_sparse, lengths
-from coremargin.problems.common.sample import read_sample, sample_chunks
+from coremargin.problems.common.sample import few_rows
 from coremargin.problems.hard.state import Hypothesis
 from coremargin.problems.hard.strategies.strategy import Strategy
 
@@ -39,10 +39,9 @@ class LinearProgram(Strategy):
 
     reading = f"a scan for each {ROWS} rows that are added, often a dozen"
 
-    def first(self, source: Source, codes: tuple[int, int]) -> Sample | None:
-        """A few rows of a chunk in the middle of the store and, if they are of one class, of a chunk with the other."""
-        sample = read_sample(source, sample_chunks(source, codes, 0.0, 1), codes)
-        return sample.thin(-(-len(sample.ids) // FIRST)) if len(sample.ids) else super().first(source, codes)
+    def first(self, source: Source, codes: tuple[int, int]) -> Sample:
+        """A few rows of both classes."""
+        return few_rows(source, codes, FIRST)
 
     def rows_sent(self, source: Source, working_set_rows: int) -> int:
         """As many of each class as may join."""
