@@ -42,8 +42,6 @@ def test_all_strategies_prove_bounds_that_hold_within_a_limit_of_reads(make_sepa
         assert run.upper is not None
         assert run.upper >= best * (1 - 1e-9)
         assert run.own is None or run.own <= best * (1 + 1e-9)
-        if run.strategy == "any-violator":  # its scans end as soon as one of the blocks read at a time has a violator
-            continue
         numbers = [(one.reads, one.own, one.lower, one.upper, one.updates, one.rows) for one in (run, other)]
         assert numbers[0] == numbers[1]
         assert [point.own for point in run.points] == [point.own for point in other.points]
@@ -82,16 +80,42 @@ def test_a_strategy_that_rows_refuse_has_a_reason(make_separable: Maker, monkeyp
     assert refused["fast"] == refused["paper"] == ""
 
 
+def test_reads_count_the_rows_that_a_strategy_begins_with(make_separable: Maker) -> None:
+    """A program takes all rows into memory and proves the result by a second read: one read has proven nothing."""
+    X, labels = make_separable(100, 2)
+    one, two = (compare(ArraySource(X, labels), InProcess(1), ["primal-qp"], reads=n).runs[0] for n in (1, 2))
+    assert (one.ended, one.reads, one.lower) == ("limit of reads", 1.0, None)
+    assert (two.ended, two.reads, [point.reads for point in two.points]) == ("certified", 2.0, [1.0, 2.0])
+
+
+def test_a_search_ends_when_the_working_set_is_full(make_separable: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Core vector machines and cutting planes need all rows that they have used; the slab needs two points."""
+    X, labels = make_separable(400, 8, margin=0.001)
+    monkeypatch.setattr("coremargin.problems.hard.hard_margin.HardMargin.working_set_rows", 6)
+    names = ["cvm", "cutting-planes", "slab"]
+    runs = compare(ArraySource(X, labels), InProcess(1), names, epsilon=1e-9, reads=20, limit=None).runs
+    assert [run.ended for run in runs] == ["memory is full", "memory is full", "limit of reads"]
+    assert [run.rows for run in runs] == [6, 6, 6]
+    assert runs[0].updates == 6
+
+
 def test_bad_input_is_refused(make_separable: Maker) -> None:
     """Limits of zero, unknown names, rows of one class or of three."""
     X, labels = make_separable(30, 2)
     rows = ArraySource(X, labels)
-    for limit in ({"reads": 0}, {"limit": 0.0}, {"reads": float("nan")}):
+    for limit in ({"reads": 0}, {"limit": 0.0}, {"reads": float("nan")}, {"reads": float("inf")}, {"limit": np.inf}):
         with pytest.raises(UsageError, match="expected a number above 0"):
             compare(rows, InProcess(1), ["fast"], **limit)
     with pytest.raises(SpecError, match="did you mean 'perceptron'"):
         names_of("fast,perceptrn")
     assert names_of(" fast, paper,fast") == ["fast", "paper"]
+    assert names_of("slab,all") == ["slab", *(name for name in STRATEGIES if name != "slab")]
+    with pytest.raises(SpecError, match="strategies = '' is not known"):
+        names_of("")
+    with pytest.raises(SpecError, match="did you mean 'perceptron'"):
+        compare(rows, InProcess(1), ["perceptrn"])
+    with pytest.raises(UsageError, match="expected at least one, found none"):
+        compare(rows, InProcess(1), [])
     for other in (["a"] * 30, ["a", "b", "c"] * 10):
         with pytest.raises(LabelError):
             compare(ArraySource(X, other), InProcess(1), ["fast"])

@@ -112,9 +112,10 @@ def _summary(found: Comparison, out: Path | None) -> list[str]:
 
 def _command(store: Path, options: dict[str, Any]) -> str:
     words = ["coremargin", "compare", str(store), "--strategies", options["strategies"]]
-    words += ["--epsilon", f"{options['epsilon']:g}", "--reads", f"{options['reads']:g}", "--limit", options["limit"]]
+    words += ["--epsilon", repr(options["epsilon"]), "--reads", f"{options['reads']:.17g}", "--limit", options["limit"]]
     words += ["--no-intercept"] if options["no_intercept"] else []
-    words += ["--scaling", options["scaling"]] if options["scaling"] else []
+    for name in ("scaling", "memory", "cluster"):
+        words += [f"--{name}", str(options[name])] if options[name] else []
     return shlex.join([*words, "--out", str(options["out"])])
 
 

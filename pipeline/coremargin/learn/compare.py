@@ -1,11 +1,12 @@
 """The strategies of the hard margin on the same rows, compared by what they prove.
 
 Every strategy runs until its own hyperplane is certified, its own rule ends it, or a limit is reached. A limit in reads
-gives the same table on any machine, but for any-violator, whose scans end early; one in seconds does not.
+gives the same table on any machine; one in seconds does not.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -17,12 +18,13 @@ from msgspec import structs
 from coremargin.engine.checkpoint import NoCheckpoint
 from coremargin.engine.loop import OutOfTime
 from coremargin.engine.task import block_bytes
-from coremargin.errors import DataError, UsageError
+from coremargin.errors import BadRow, UsageError
 from coremargin.formats.choices import Strategy
 from coremargin.formats.location import Location
 from coremargin.learn.train import Progress, run_problem, set_default_memory
 from coremargin.maths.hard_margin import solve_hard_margin
 from coremargin.maths.rows import lengths
+from coremargin.problems.common.result import STOPPED
 from coremargin.problems.hard.comparison import Comparison, Lesson, Point, Run
 from coremargin.problems.hard.strategies.iterative import RowBlock
 from coremargin.problems.hard.strategies.table import STRATEGIES as STRATEGY_OBJECTS
@@ -41,14 +43,12 @@ STRATEGIES: tuple[str, ...] = get_args(Strategy)
 
 
 def names_of(text: str) -> list[str]:
-    """Names of strategies in a list with commas; "all": every one. Raises SpecError for an unknown one."""
-    if text == "all":
-        return list(STRATEGIES)
+    """Names of strategies in a list with commas; "all": every one. Raises SpecError for none, or an unknown one."""
     names = [name.strip() for name in text.split(",")]
     for name in names:
-        if name not in STRATEGIES:
+        if name not in (*STRATEGIES, "all"):
             raise unknown_word("compare", "strategies", name, [*STRATEGIES, "all"])
-    return list(dict.fromkeys(names))
+    return list(dict.fromkeys(each for name in names for each in (STRATEGIES if name == "all" else [name])))
 
 
 def compare(  # noqa: PLR0913 - rows, executor, and options of jobs; all but two with a default
@@ -85,13 +85,19 @@ def compare(  # noqa: PLR0913 - rows, executor, and options of jobs; all but two
     Raises
     ------
     UsageError
-        For a limit that is not above 0.
+        For a limit that is not a finite number above 0, and for no strategies.
+    SpecError
+        For an unknown strategy.
     DataError
         For rows that no strategy can train on: labels of one class, or of more than two.
     """
     for name, value in (("reads", reads), ("limit", limit)):
-        if value is not None and not value > 0:
-            raise UsageError(f"compare: {name}: expected a number above 0, found {value}")
+        if value is not None and not 0 < value < math.inf:
+            raise UsageError(f"compare: {name}: expected a number above 0, or none for no limit, found {value}")
+    if not strategies:
+        raise UsageError("compare: strategies: expected at least one, found none")
+    if unknown := [name for name in strategies if name not in STRATEGIES]:
+        raise unknown_word("compare", "strategies", unknown[0], STRATEGIES)
     runs = []
     for name in strategies:
         shared = {"epsilon": epsilon, "intercept": intercept, "scaling": scaling, "memory": memory, "time_limit": limit}
@@ -114,8 +120,20 @@ def compare(  # noqa: PLR0913 - rows, executor, and options of jobs; all but two
     )
 
 
+class _OneBlockAtATime:
+    """An executor for scans that may end after any block, so that they end after the same one on any machine."""
+
+    workers = 1
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._executor, name)
+
+
 def _run(job: Any, problem: HardMargin, executor: Executor, reads: float | None) -> Run:
-    refusal = problem.rule.refusal(problem.source, job.memory_bytes)
+    refusal = problem.rule.refusal(problem.source, problem.working_set_bytes)
     if refusal:
         return Run(job.strategy, refusal)
     started, source, read, over = time.perf_counter(), problem.source, 0, False
@@ -132,17 +150,22 @@ def _run(job: Any, problem: HardMargin, executor: Executor, reads: float | None)
         read += block_bytes(source, result.block)
 
     def on_round(record: dict[str, Any]) -> None:
+        nonlocal read
+        if record["kind"] == "sample":  # rows to begin with, which no scan reads
+            read += record["bytes_read"]
         seconds = time.perf_counter() - started
         own = record["lower_now"] if problem.rule.iterates or problem.rule.proposes else record["lower"]
         points.append(Point(read / size, seconds, own, record["lower"], record["upper"]))
 
     progress = Progress(on_scan=on_scan, on_block=on_block, on_round=on_round)
+    if problem.eager:
+        executor = cast("Executor", _OneBlockAtATime(executor))
     try:
         outcome = run_problem(job, problem, executor, NoCheckpoint(), progress)
-    except DataError as error:  # rows that this strategy cannot take, such as a row of zeros
-        if not (problem.rule.iterates and "strategy" in str(error)):
+    except BadRow as error:
+        if not problem.rule.iterates:
             raise
-        return Run(job.strategy, str(error))
+        return Run(job.strategy, str(error))  # a row that this strategy cannot take, such as one of zeros
     run, found = outcome.run, cast("SingleModel", outcome.model).certificate
     own = run.get("own", {})
     return Run(
@@ -164,6 +187,9 @@ def _run(job: Any, problem: HardMargin, executor: Executor, reads: float | None)
     )
 
 
+_ENDED = {STOPPED["converged"]: "its own rule", STOPPED["full"]: "memory is full"}
+
+
 def _ending(status: str, run: dict[str, Any], *, over: bool) -> str:
     if status in ("certified", "not_separable"):
         return status.replace("_", " ")
@@ -171,7 +197,7 @@ def _ending(status: str, run: dict[str, Any], *, over: bool) -> str:
         return "limit of reads"
     if run["resumable"]:
         return "limit of time"
-    return "its own rule" if run.get("own") else "stalled"
+    return _ENDED.get(run["reason"], "stalled")
 
 
 def exponential_rows(d: int) -> tuple[np.ndarray, np.ndarray]:

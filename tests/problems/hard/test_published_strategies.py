@@ -30,9 +30,14 @@ from coremargin.maths.active.cutting_planes import (
 )
 from coremargin.maths.active.slabs import slab_of_labelled
 from coremargin.maths.hard_margin import solve_hard_margin
+from coremargin.problems.common.driver_rows import WorkingSet
+from coremargin.problems.hard.state import Hypothesis
+from coremargin.problems.hard.strategies import smo
 from coremargin.problems.hard.strategies.iterative import RowBlock
 from coremargin.problems.hard.strategies.linear_program import ENOUGH, FIRST, ROWS
 from coremargin.problems.hard.strategies.perceptron import Perceptron
+from coremargin.problems.hard.strategies.quadratic_program import QuadraticProgram
+from coremargin.problems.hard.strategies.table import STRATEGIES as STRATEGY_OBJECTS
 from coremargin.problems.registry import new_job
 
 if TYPE_CHECKING:
@@ -58,6 +63,7 @@ STRATEGIES = (
     "smo",
     "cvm",
 )
+PROGRAMS = ("primal-qp", "dual-qp")
 CHUNK_ROWS = 40
 
 
@@ -357,6 +363,31 @@ def test_exact_strategies_find_the_largest_margin(make_separable: Maker, strateg
         assert 1 / np.linalg.norm(svc.coef_) == pytest.approx(run.own, rel=1e-3)
 
 
+@pytest.mark.parametrize("scale", [1e-12, 1e12])
+@pytest.mark.parametrize("strategy", ["primal-qp", "dual-qp", "lp"])
+def test_programs_do_not_depend_on_the_unit_of_the_rows(make_separable: Maker, strategy: str, scale: float) -> None:
+    """Their own hyperplanes have the margin that they have on rows of length 1 or so."""
+    X, labels = make_separable(300, 3, margin=0.1)
+    X = X.astype(np.float64)
+    plain, scaled = (to_its_end(ArraySource(rows, labels), strategy, 1e-9).own for rows in (X, X * scale))
+    assert scaled == pytest.approx(plain * scale, rel=1e-6)
+
+
+@pytest.mark.parametrize("strategy", ["primal-qp", "dual-qp"])
+@pytest.mark.parametrize(("margin", "shift"), [(1e-3, 0.0), (0.1, 1e4), (1e-3, 100.0)])
+def test_quadratic_programs_are_exact(strategy: str, margin: float, shift: float) -> None:
+    """On thin margins, and on rows far from the origin; if daqp found nothing, zeros would come back."""
+    rng = np.random.default_rng(0)
+    X, w = rng.normal(size=(600, 6)), np.ones(6) / np.sqrt(6)
+    y = np.where(X @ w > 0, 1, -1)
+    X = X + margin * np.outer(y, w) + shift
+    best = solve_hard_margin(X, y.astype(np.int8), intercept=True)
+    working_set = WorkingSet.unweighted(np.arange(600), X, y.astype(np.int8))
+    own = QuadraticProgram(dual=strategy == "dual-qp").propose(working_set, Hypothesis.zero(6), intercept=True)
+    assert own_margin(X, y, own.w) == pytest.approx(best.upper, rel=1e-6)
+    assert (y * (X @ own.w + own.b)).min() == pytest.approx(best.upper, rel=1e-6)
+
+
 def test_programs_that_are_too_large_are_refused(make_separable: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
     """With their size; not by running out of memory, or after hours."""
     X, labels = make_separable(300, 4)
@@ -400,11 +431,12 @@ def test_the_same_bits_on_threads_and_processes_and_after_interrupts(
     one = trained("one", InProcess(1))
     assert one == trained("four", InProcess(4))
     assert one == trained("processes", embedded)
-    assert one == trained("interrupted", InProcess(1), interrupts=3)
+    # one scan of eight chunks proves a program
+    assert one == trained("interrupted", InProcess(1), interrupts=2 if strategy in PROGRAMS else 3)
 
 
 @pytest.mark.specimens(1)
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", [name for name in STRATEGIES if name not in PROGRAMS])
 def test_a_run_that_stops_at_a_limit_is_continued(tmp_path: Path, make_separable: Maker, strategy: str) -> None:
     """After one scan little is proven, and verified; with --resume the model is that of a run in one go."""
     X, labels = make_separable(300, 4, margin=0.02)
@@ -425,6 +457,54 @@ def test_rows_that_nothing_separates_are_proven_so(tmp_path: Path, make_separabl
     wrong = np.concatenate([X, X[:20]])
     model = coremargin.train(wrong, [*labels, *labels[:20][::-1]], strategy=strategy)
     assert model.status == "not_separable"
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_chunks_may_have_rows_of_one_class(make_separable: Maker, strategy: str, *, intercept: bool) -> None:
+    """A store sorted by label; what is proven holds for all rows."""
+    X, labels = make_separable(160, 3, margin=0.1)
+    y = np.where(labels == max(labels), 1, -1)
+    X, y = np.concatenate([X[y > 0][:60], X[y < 0][:60]]), np.repeat([1, -1], 60)
+    source = ArraySource(X, list(y), chunk_rows=20)
+    run = compare(source, InProcess(2), [strategy], epsilon=0.05, intercept=intercept, reads=40, limit=None).runs[0]
+    best = solve_hard_margin(X, y.astype(np.int8), intercept=intercept).upper
+    assert run.updates is None or run.updates > 0
+    assert 0 < run.lower <= best * (1 + 1e-9) <= run.upper * (1 + 2e-9)
+
+
+def test_smo_holds_no_more_rows_than_memory_has_room_for(
+    make_separable: Maker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of rows that nothing separates many get a weight."""
+    monkeypatch.setattr("coremargin.problems.hard.strategies.smo.LEAST_ROOM", 30)
+    sizes, solve = list[int](), smo.minimise
+
+    def recorded(products: np.ndarray, *words: Any, **options: Any) -> Any:
+        sizes.append(len(products))
+        return solve(products, *words, **options)
+
+    monkeypatch.setattr(smo, "minimise", recorded)
+    X, labels = make_separable(400, 2)
+    wrong = ArraySource(np.concatenate([X, X]), [*labels, *labels[::-1]], chunk_rows=200)
+    run = compare(wrong, InProcess(1), ["smo"], memory=8_000, reads=3, limit=None).runs[0]
+    assert run.status == "not_separable"
+    assert max(sizes) == 30
+
+
+@pytest.mark.parametrize("strategy", ["lp", "chunking", "osuna"])
+def test_first_rows_are_of_both_classes(strategy: Any) -> None:
+    """However few rows one of them has, and if its rows in the first chunk have no weight."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2000, 2))
+    y, weights = np.ones(2000), np.ones(2000)
+    y[[7, 1501]] = -1
+    weights[7] = 0
+    for source in (ArraySource(X, list(y)), ArraySource(X, list(y), weights=weights, chunk_rows=1000)):
+        found = STRATEGY_OBJECTS[strategy].first(source, (1, 0))
+        assert found is not None
+        assert set(found.signs) == {1, -1}
+        assert len(found.ids) < 500
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

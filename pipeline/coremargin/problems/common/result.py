@@ -22,6 +22,8 @@ Array = NDArray[np.float64]
 STOPPED = {
     "running": "a limit was reached",
     "converged": 'the strategy has ended by its own rule; strategy "fast" proves more',
+    "full": "the working set has no room for the row that the strategy needs next; give more memory, or use strategy "
+    '"fast"',
     "stalled": "float64 cannot distinguish the remaining rows: numbers are too many powers of ten apart; scale the "
     "features, or use weights and a C that differ less from 1",
 }

@@ -40,7 +40,10 @@ class Sample:
 
     def thin(self, step: int) -> Sample:
         """Every ``step``-th row."""
-        few = np.arange(0, len(self.ids), step)
+        return self.take(np.arange(0, len(self.ids), step))
+
+    def take(self, few: NDArray[np.intp]) -> Sample:
+        """The rows at these positions."""
         weights = None if self.weights is None else self.weights[few]
         return Sample(self.chunks, self.ids[few], take(self.rows, few), self.signs[few], weights)
 
@@ -142,6 +145,16 @@ def first_row(source: Source, codes: tuple[int, int]) -> Sample:
         if len(found.ids):
             return Sample([int(chunk)], found.ids[:1], found.rows[:1], found.signs[:1])
     raise zero_weight_error(source, codes[0])
+
+
+def few_rows(source: Source, codes: tuple[int, int], most: int) -> Sample:
+    """About ``most`` rows of a chunk or two, evenly spread in these, and the first row of each class there."""
+    found = read_sample(source, sample_chunks(source, codes, 0.0, 1), codes)
+    first = [np.flatnonzero(found.signs == sign)[:1] for sign in (1, -1)]
+    if not all(len(one) for one in first):  # the rows of a class have no weight there
+        return first_row_of_each(source, codes)
+    every = np.arange(0, len(found.ids), -(-len(found.ids) // most))
+    return found.take(np.union1d(every, np.concatenate(first)))
 
 
 def first_row_of_each(source: Source, codes: tuple[int, int]) -> Sample:

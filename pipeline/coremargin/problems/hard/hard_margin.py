@@ -58,7 +58,7 @@ from coremargin.problems.common.warm_start import (
 from coremargin.problems.hard.block_bounds import BlockBounds, NearRows
 from coremargin.problems.hard.forecast import WARM_START_PACE, cuts, forecast
 from coremargin.problems.hard.probe import MarginProbe, MarginSummary, binned
-from coremargin.problems.hard.state import Carried, HardMarginState, Hypothesis, Progress
+from coremargin.problems.hard.state import Carried, HardMarginState, Hypothesis, Progress, Status
 from coremargin.problems.hard.strategies.cutting_planes import CuttingPlanes
 from coremargin.problems.hard.strategies.iterative import (
     Iterative,
@@ -213,7 +213,7 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Iter
             state = replace(state, working_set=working_set, sketch=working_set, new_rows=len(working_set))
             state = replace(state, sample_bytes=found.nbytes(self.source))
         if isinstance(self.rule, Iterative):
-            task = Task(self.source, self.epsilon, self.intercept, state.working_set)
+            task = Task(self.source, self.epsilon, self.intercept, self.working_set_bytes, state.working_set)
             progress = self._first_pass(self.rule.begin(task))
             return self._next_pass(state, progress) if found is not None else replace(state, progress=progress)
         return self._solve(state, state.working_set)
@@ -552,17 +552,24 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Iter
         room = self.working_set_rows - len(state.working_set)
         grown = state.working_set.add(sent.where(np.arange(len(sent)) < room))
         carried = summary.carried if isinstance(rule, Walk) else progress.carried
+        new_rows = len(grown) - len(state.working_set)
+        stuck: Status | None = None
         if isinstance(rule, RowSearch) and len(sent):
-            carried = rule.step(carried, sent, grown)
+            if new_rows or rule.repeats:
+                carried = rule.step(carried, sent, grown)
+            else:  # without room, or because the step with this row left it where it was, to within float64
+                stuck = "full" if len(sent) > room else "stalled"
         margins = progress.margins.merge(replace(summary.margins, sent=progress.margins.sent))
         progress = replace(progress, chunk=progress.chunk + 1, carried=carried, margins=margins)
-        new_rows = len(grown) - len(state.working_set)
         state = replace(state, round=state.round + 1, progress=progress, working_set=grown, new_rows=new_rows)
         over = isinstance(rule, RowSearch) or progress.chunk == self.source.chunks
-        return self._end_pass(state, progress) if over else state
+        return self._end_pass(state, progress, stuck) if over else state
 
-    def _end_pass(self, state: HardMarginState, progress: Progress) -> HardMarginState:
-        """Prove bounds of the hypotheses of the pass before, and set those for the next pass."""
+    def _end_pass(self, state: HardMarginState, progress: Progress, stuck: Status | None) -> HardMarginState:
+        """Prove bounds of the hypotheses of the pass before, and set those for the next pass.
+
+        stuck: why a search made no step with the row that it found.
+        """
         margins, probe = progress.margins, self._pass_probe(state, progress).margins
         state = replace(state, progress=replace(progress, passes=progress.passes + 1, chunk=0))
         if progress.proves:
@@ -571,7 +578,7 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Iter
             if self._is_certified(state):
                 return replace(state, status="certified")
             if progress.updates == progress.updates_before:
-                return replace(state, status="converged")
+                return replace(state, status=stuck or "converged")
         passed = replace(progress, passes=progress.passes + 1, chunk=0, updates_before=progress.updates)
         return self._next_pass(state, passed)
 

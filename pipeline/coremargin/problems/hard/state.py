@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +19,8 @@ from coremargin.problems.hard.probe import MarginSummary
 if TYPE_CHECKING:
     from coremargin.maths.margin import Array
 
-Status = Literal["running", "certified", "not_separable", "stalled", "converged"]
-STATUSES: tuple[Status, ...] = ("running", "certified", "not_separable", "stalled", "converged")
+Status = Literal["running", "certified", "not_separable", "stalled", "converged", "full"]
+STATUSES: tuple[Status, ...] = get_args(Status)
 
 
 @dataclass(frozen=True)

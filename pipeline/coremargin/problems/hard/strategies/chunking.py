@@ -3,7 +3,8 @@
 The working set is solved exactly; a scan finds the rows that violate its margin the most. Chunking keeps the rows with
 a dual weight, drops all others, and adds a chunk of violating rows, so that its working set grows with the number of
 support rows. Osuna's has a fixed size: violating rows take the place of rows without weight, those farthest from the
-hyperplane first. In both each round lowers the upper bound, so that no working set returns.
+hyperplane first. Only if support rows and violating rows together are more than that, it has all of these. In both each
+round lowers the upper bound, so that no working set returns.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coremargin.maths.rows import as_float64
-from coremargin.problems.common.sample import read_sample, sample_chunks
+from coremargin.problems.common.sample import few_rows
 from coremargin.problems.hard.strategies.strategy import Strategy
 
 if TYPE_CHECKING:
@@ -44,11 +45,9 @@ class ReducedSets(Strategy):
         """A chunk of each class."""
         return min(working_set_rows, 2 * max(ROWS, ROWS_A_FEATURE * source.features))
 
-    def first(self, source: Source, codes: tuple[int, int]) -> Sample | None:
-        """The first chunk: rows spread over a few chunks of the store."""
-        found = read_sample(source, sample_chunks(source, codes, 0.0, 1), codes)
-        size = max(ROWS, ROWS_A_FEATURE * source.features)
-        return found.thin(-(-len(found.ids) // size)) if len(found.ids) else super().first(source, codes)
+    def first(self, source: Source, codes: tuple[int, int]) -> Sample:
+        """The first chunk: rows of both classes, without which all rows would have to leave again."""
+        return few_rows(source, codes, max(ROWS, ROWS_A_FEATURE * source.features))
 
     def joining(self, summary: MarginSummary, newest: Hypothesis) -> SentRows:
         """The rows of the lowest margins, at most a chunk of them; all of them lie below the upper bound."""

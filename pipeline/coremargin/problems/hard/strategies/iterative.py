@@ -54,11 +54,12 @@ class RowBlock:
 
 @dataclass(frozen=True)
 class Task:
-    """What a strategy begins with: the rows, the epsilon of the certificate, and its first rows, if any."""
+    """What a strategy begins with: rows, epsilon of the certificate, bytes of memory, and its first rows, if any."""
 
     source: Source
     epsilon: float
     intercept: bool
+    memory: int
     first: WorkingSet
 
     @property
@@ -107,6 +108,8 @@ class Walk(Iterative):
 
 class RowSearch(Iterative):
     """One update a pass, with the row of the lowest score."""
+
+    repeats: bool = False  #: whether a row may be used again; if not, its step needs all rows used before
 
     @abstractmethod
     def scores(self, block: RowBlock, carried: Carried) -> Array:

@@ -3,7 +3,8 @@
     maximise t   subject to   y (w.x + b) >= t for the rows of the working set,   |w_j| <= 1 for every feature
 
 Each scan adds the rows with the smallest margins, until all margins are at least half of t. The margin of such a
-hyperplane is not the largest: the box, unlike a ball, depends on the units of the features.
+hyperplane is not the largest: the box, unlike a ball, depends on the units of the features. Rows are divided by the
+length of the longest, as HiGHS has absolute tolerances.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coremargin.maths.rows import as_float64, is_sparse
-from coremargin.problems.common.sample import read_sample, sample_chunks
+from coremargin.maths.rows import as_float64, is_sparse, lengths
+from coremargin.problems.common.sample import few_rows
 from coremargin.problems.hard.state import Hypothesis
 from coremargin.problems.hard.strategies.strategy import Strategy
 
@@ -38,10 +39,9 @@ class LinearProgram(Strategy):
 
     reading = f"a scan for each {ROWS} rows that are added, often a dozen"
 
-    def first(self, source: Source, codes: tuple[int, int]) -> Sample | None:
-        """A few rows of a chunk in the middle of the store and, if they are of one class, of a chunk with the other."""
-        sample = read_sample(source, sample_chunks(source, codes, 0.0, 1), codes)
-        return sample.thin(-(-len(sample.ids) // FIRST)) if len(sample.ids) else super().first(source, codes)
+    def first(self, source: Source, codes: tuple[int, int]) -> Sample:
+        """A few rows of both classes."""
+        return few_rows(source, codes, FIRST)
 
     def rows_sent(self, source: Source, working_set_rows: int) -> int:
         """As many of each class as may join."""
@@ -60,11 +60,13 @@ class LinearProgram(Strategy):
         from scipy.sparse import csr_array, diags_array, hstack
 
         y, d = working_set.signs.astype(np.float64), working_set.rows.shape[1]
+        longest = float(lengths(working_set.rows).max()) or 1.0
+        scaled = working_set.rows * (1 / longest)
         ends = np.column_stack([-y, np.ones(len(y))])
-        if is_sparse(working_set.rows):
-            rows = hstack([-(diags_array(y) @ working_set.rows), csr_array(ends)], format="csr")
+        if is_sparse(scaled):
+            rows = hstack([-(diags_array(y) @ scaled), csr_array(ends)], format="csr")
         else:
-            rows = np.column_stack([-y[:, None] * working_set.rows, ends])
+            rows = np.column_stack([-y[:, None] * scaled, ends])
         offset = (None, None) if intercept else (0, 0)
         found = linprog(
             np.append(np.zeros(d + 1), -1.0),
@@ -74,7 +76,7 @@ class LinearProgram(Strategy):
             method="highs",
         )
         length = 0.0 if found.x is None else float(np.linalg.norm(found.x[:d]))
-        return Hypothesis(found.x[:d] / length, float(found.x[d]) / length) if length > 0 else exact
+        return Hypothesis(found.x[:d] / length, longest * float(found.x[d]) / length) if length > 0 else exact
 
     def converged(self, state: HardMarginState, summary: MarginSummary) -> bool:
         """Whether no row is further below the hyperplane than the program allows."""

@@ -3,8 +3,10 @@
     primal   minimise ||w||^2 / 2          subject to  y (w.x + b) >= 1 for all rows          (Awasthi's lecture, 1.2)
     dual     minimise ||sum a y x||^2 / 2 - sum a   over a >= 0,  sum a y = 0 with an intercept    (Jebara's lecture)
 
-All rows are read into memory first. The primal needs n (d + 1) numbers, the dual n^2: a store that needs more than
---memory is refused, and so are more than ``MOST_DUAL_ROWS`` rows for the dual. One more read proves the hyperplane.
+With an intercept the rows are moved to the middle between the means of the classes. They are divided by the length of
+the longest: daqp's tolerances are for numbers of that size. All rows are read into memory first. The primal needs
+n (d + 1) numbers, the dual n^2: a store that needs more than --memory is refused, and so are more than
+``MOST_DUAL_ROWS`` rows for the dual. One more read proves the hyperplane.
 """
 
 from __future__ import annotations
@@ -27,8 +29,11 @@ if TYPE_CHECKING:
     from coremargin.problems.common.sent import SentRows
     from coremargin.problems.hard.probe import MarginSummary
 
-#: No bound, and the mark of an equality, in daqp's terms; what stands for 0 where it needs a positive definite matrix.
-FREE, EQUALITY, RIDGE = 1e30, 5, 1e-9
+#: No bound, and the mark of an equality, in daqp's terms.
+FREE, EQUALITY = 1e30, 5
+#: Violation of a constraint, relative to the length of its normal; and the weight of the proximal steps by which daqp
+#: solves the primal, as no curvature bounds b.
+TOLERANCE, PROXIMAL = 1e-9, 1e-4
 #: Most rows of the dual, whose dense factors take the cube of their number: 2,000 rows take 15 s.
 MOST_DUAL_ROWS = 4_000
 
@@ -78,22 +83,27 @@ class QuadraticProgram(Strategy):
         import daqp
 
         rows, y = dense(working_set.rows), working_set.signs.astype(np.float64)
-        scale = float(np.sqrt((rows**2).sum(axis=1).max(initial=0.0))) or 1.0
-        z, n, d = y[:, None] * rows / scale, *rows.shape
+        middle = (rows[y > 0].mean(axis=0) + rows[y < 0].mean(axis=0)) / 2 if intercept else 0.0
+        z = y[:, None] * (rows - middle)
+        z /= float(np.sqrt((z**2).sum(axis=1).max())) or 1.0
+        n, d = z.shape
         if self.dual:
             upper, lower, sense = np.full(n, FREE), np.zeros(n), np.zeros(n, np.int32)
             balance = np.zeros((0, n))
             if intercept:  # as an equality
                 balance = y[None, :]
                 upper, lower, sense = np.append(upper, 0.0), np.append(lower, 0.0), np.append(sense, np.int32(EQUALITY))
-            a, _, flag, _ = daqp.solve(z @ z.T + RIDGE * np.eye(n), -np.ones(n), balance, upper, lower, sense)
+            a, _, flag, _ = daqp.solve(z @ z.T, -np.ones(n), balance, upper, lower, sense)
             w = np.asarray(a) @ z if flag > 0 else np.zeros(d)
         else:
             curvature, normals = np.eye(d), z
             if intercept:
-                curvature, normals = np.diag(np.append(np.ones(d), RIDGE)), np.column_stack([z, y])
+                curvature, normals = np.diag(np.append(np.ones(d), 0.0)), np.column_stack([z, y])
             free = np.full(n, FREE), np.ones(n), np.zeros(n, np.int32)
-            v, _, flag, _ = daqp.solve(curvature, np.zeros(len(curvature)), np.ascontiguousarray(normals), *free)
+            steps = {"primal_tol": TOLERANCE, "eps_prox": PROXIMAL if intercept else 0.0}
+            v, _, flag, _ = daqp.solve(
+                curvature, np.zeros(len(curvature)), np.ascontiguousarray(normals), *free, **steps
+            )
             w = np.asarray(v)[:d] if flag > 0 else np.zeros(d)
         length = float(np.linalg.norm(w))
         if not length > 0 or not np.isfinite(length):

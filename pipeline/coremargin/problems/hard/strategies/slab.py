@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 class SlabMethod(HullPoints, RowSearch):
     """One step a pass, for the row of the least place."""
 
+    repeats = True
+
     reading = "a read for each step, often hundreds"
 
     def scores(self, block: RowBlock, carried: Carried) -> Array:

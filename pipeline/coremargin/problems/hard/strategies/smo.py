@@ -6,40 +6,47 @@ Two weights change at a time, by the step that is best for both: i is the row th
 the most, j the one that gains the most with it by the second derivative. Without an intercept one weight changes. The
 rows with a weight stay in memory, with their dot products; the others pass by in blocks. Of each block the rows that
 violate the most join them, until no pair of rows violates by more than epsilon, as in LIBSVM's rule. A pass without a
-step therefore is the end.
+step therefore is the end. It begins with the first row of each class: a block may have rows of one class only.
 """
 
 from __future__ import annotations
 
+from math import isqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from coremargin.maths.margin import SHORTEST
 from coremargin.maths.rows import (
     as_float64,
     concatenate,
     from_arrays,
     gram,
-    nothing,
     signed,
     take,
     to_arrays,
     weighted_sum,
 )
 from coremargin.maths.stopping import may_stop
+from coremargin.problems.common.sample import first_row_of_each
 from coremargin.problems.hard.state import Hypothesis
 from coremargin.problems.hard.strategies.iterative import Walk
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from coremargin.data.source import Source
     from coremargin.maths.margin import Array
+    from coremargin.problems.common.sample import Sample
     from coremargin.problems.hard.state import Carried
     from coremargin.problems.hard.strategies.iterative import RowBlock, Task
 
 #: Rows of each class that join the rows in memory at a time, and most steps with them: weights of rows that nothing
 #: separates grow without limit.
 JOINING, STEPS = 100, 20_000
+#: Rows that memory always has room for. Of rows that nothing separates most get a weight: without a limit memory would
+#: grow with the store.
+LEAST_ROOM = 1_000
 
 
 class SequentialMinimal(Walk):
@@ -47,19 +54,25 @@ class SequentialMinimal(Walk):
 
     reading = "a read for each pass, until one makes no step, often a few"
 
+    def first(self, source: Source, codes: tuple[int, int]) -> Sample:
+        """The first row of each class."""
+        return first_row_of_each(source, codes)
+
     def begin(self, task: Task) -> Carried:
-        """No row has a weight."""
-        source = task.source
-        sparse = source.sparse
-        numbers = {"b": 0.0, "epsilon": task.epsilon, "intercept": task.intercept, "sparse": sparse, "updates": 0}
-        return {
-            **{name: np.array(value) for name, value in numbers.items()},
-            "w": np.zeros(source.features),
-            "weights": np.zeros(0),
-            "signs": np.zeros(0, np.int8),
-            "ids": np.zeros(0, np.int64),
-            **to_arrays("rows", nothing(source.features, sparse=sparse)),
+        """The solution of these two rows. most: rows in memory, whose dot products take at most half of it."""
+        rows, signs = as_float64(task.first.rows), task.first.signs
+        products, none = gram(signed(rows, signs)), np.zeros(len(signs))
+        weights, steps = minimise(products, signs, none, task.epsilon, intercept=task.intercept)
+        w = weighted_sum(rows, weights * signs)
+        numbers = {
+            "b": _offset(signs, rows @ w) if task.intercept else 0.0,
+            "epsilon": task.epsilon,
+            "intercept": task.intercept,
+            "most": max(LEAST_ROOM, isqrt(task.memory // 16)),
+            "updates": steps,
         }
+        arrays = {"w": w, "weights": weights, "signs": signs, "ids": task.first.ids, **to_arrays("rows", rows)}
+        return {**arrays, **{name: np.array(value) for name, value in numbers.items()}}
 
     def walk(self, block: RowBlock, carried: Carried) -> tuple[Carried, NDArray[np.intp]]:
         """Steps with the rows of the block, until they and the rows in memory are optimal to within epsilon."""
@@ -72,6 +85,7 @@ class SequentialMinimal(Walk):
             fresh = np.flatnonzero(~np.isin(block.ids, ids))
             wanted, held_wanted = block.signs - block.rows @ w, np.asarray(signs - rows @ w, np.float64)
             joining = _violating(block.signs, wanted, fresh, held_wanted, tolerance, intercept=intercept)
+            joining = joining[: max(0, int(carried["most"]) - len(ids))]
             if not len(joining):
                 break
             rows = concatenate([rows, as_float64(take(block.rows, joining))])
@@ -109,7 +123,7 @@ def minimise(
 ) -> tuple[Array, int]:
     """Weights (m,) of rows with ``products`` (m, m) of y x, optimal to within the tolerance, and the steps taken."""
     a, y = weights.copy(), signs.astype(np.float64)
-    gradient, sizes = products @ a - 1, np.diag(products)
+    gradient, sizes = products @ a - 1, np.maximum(np.diag(products), SHORTEST**2)
     for steps in range(STEPS):
         if not intercept:
             gain = np.where((gradient < -tolerance) | ((a > 0) & (gradient > tolerance)), gradient**2 / sizes, 0.0)
