@@ -44,7 +44,7 @@ from coremargin.problems.ball.probe import DistanceProbe, DistanceSummary
 from coremargin.problems.common.balls import SLAB_BYTES
 from coremargin.problems.common.classes import check_scale
 from coremargin.problems.common.driver_rows import WorkingSet, isin_ids
-from coremargin.problems.common.sample import SAMPLE_BYTES, SAMPLE_SHARE, sample_chunks
+from coremargin.problems.common.sample import SAMPLE_BYTES, SAMPLE_SHARE
 from coremargin.problems.common.sizes import working_set_row_bytes
 from coremargin.problems.common.stages import Stages, plan_stages, scan_position
 from coremargin.problems.common.state_arrays import state_from_arrays, state_to_arrays
@@ -173,11 +173,8 @@ class EnclosingBall(BaseProblem[BallState, DistanceSummary]):
     @cached_property
     def sample_chunks(self) -> list[int]:
         """The chunks of the first stage; all chunks of a small store."""
-        codes = () if self.enclosed.code is None else (self.enclosed.code,)
         most = max(SMALL_BYTES, int(self.sample_share * self.source.nbytes))
-        return sample_chunks(
-            self.source, codes, self.sample_share, min(most, self.sample_bytes, self.working_set_bytes)
-        )
+        return self.enclosed.sample_chunks(self.sample_share, min(most, self.sample_bytes, self.working_set_bytes))
 
     @cached_property
     def stages(self) -> Stages:

@@ -50,7 +50,7 @@ from coremargin.maths.enclosing_ellipsoid import (
 from coremargin.maths.rows import dense, tiles
 from coremargin.problems.common.classes import check_scale
 from coremargin.problems.common.driver_rows import WorkingSet, isin_ids
-from coremargin.problems.common.sample import SAMPLE_BYTES, SAMPLE_SHARE, sample_chunks
+from coremargin.problems.common.sample import SAMPLE_BYTES, SAMPLE_SHARE
 from coremargin.problems.common.sizes import working_set_row_bytes
 from coremargin.problems.common.stages import Stages, plan_stages, scan_position
 from coremargin.problems.common.state_arrays import part_from_arrays, state_from_arrays, state_to_arrays
@@ -191,8 +191,7 @@ class EnclosingEllipsoid(BaseProblem[EllipsoidState, LevelSummary]):
     @cached_property
     def sample_chunks(self) -> list[int]:
         """The chunks of the first stage; all chunks of a small store."""
-        codes = () if self.enclosed.code is None else (self.enclosed.code,)
-        return sample_chunks(self.source, codes, self.sample_share, min(self.sample_bytes, self.working_set_bytes))
+        return self.enclosed.sample_chunks(self.sample_share, min(self.sample_bytes, self.working_set_bytes))
 
     @cached_property
     def stages(self) -> Stages:

@@ -31,23 +31,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.data.moments import moments
-from coremargin.data.parts import parts_of
 from coremargin.data.transformed import untransformed
 from coremargin.data.view import bytes_read
 from coremargin.engine.memory_need import MemoryNeed
 from coremargin.engine.problem import BaseProblem, CannotWarmStart, Round
 from coremargin.errors import StoreError, UsageError
-from coremargin.maths.compact import concatenate_and_free
 from coremargin.maths.margin import VANISHED, Array, gamma, is_certified
 from coremargin.maths.rows import dense, take, weighted_sum
 from coremargin.maths.soft_ball import Outside, best_square, solve_band, solve_soft_ball, squares_to
-from coremargin.maths.stopping import may_stop
 from coremargin.problems.ball.enclosing_ball import BINS
 from coremargin.problems.common.classes import check_scale
-from coremargin.problems.common.sample import SAMPLE_BYTES, SAMPLE_SHARE, sample_chunks
+from coremargin.problems.common.sample import SAMPLE_BYTES, SAMPLE_SHARE
 from coremargin.problems.common.stages import plan_stages, scan_position
 from coremargin.problems.common.state_arrays import state_from_arrays, state_to_arrays
-from coremargin.problems.one_class.rows import EnclosedRows, enclosed
+from coremargin.problems.one_class.rows import EnclosedRows
 from coremargin.problems.soft_ball.first_read import RINGS, ZONE, Reading
 from coremargin.problems.soft_ball.probe import SphereProbe, SphereSummary
 
@@ -187,12 +184,10 @@ class SoftBall(BaseProblem[SoftBallState, SphereSummary]):
         affordable = max(5 * p, min(BAND_COST / p**2, max(BAND_LEAST, BAND_SHARE * n)))
         return int(max(2 * p, min(affordable, BAND_PART * self.memory_bytes / (8 * p))))
 
-    @property
+    @cached_property
     def sample_chunks(self) -> list[int]:
         """The chunks that are read before the first scan."""
-        codes = () if self.enclosed.code is None else (self.enclosed.code,)
-        limit = min(self.sample_bytes, self.memory_bytes // 4)
-        return sample_chunks(self.source, codes, self.sample_share, limit)
+        return self.enclosed.sample_chunks(self.sample_share, min(self.sample_bytes, self.memory_bytes // 4))
 
     @cached_property
     def stages(self) -> Stages | None:
@@ -258,10 +253,8 @@ class SoftBall(BaseProblem[SoftBallState, SphereSummary]):
         if self.stages is not None:
             reading = Reading.empty(self.stages, source.features, source.dtype)
             return replace(self.unsolved(), reading=reading, stages=self.stages.count)
-        rows, weights = self._read(chunks)
+        rows, weights = self.enclosed.read(chunks)
         total = float(weights.sum())
-        if not total > 0:
-            raise StoreError(f"{source.name}: expected rows of weight above 0 in a sample; raise the option sample")
         mean = weighted_sum(rows, weights / total)
         whole = len(chunks) == source.chunks
         found = solve_soft_ball(
@@ -282,17 +275,6 @@ class SoftBall(BaseProblem[SoftBallState, SphereSummary]):
             sample_rows=len(weights),
             sample_bytes=bytes_read(source, sum(stop - start for start, stop in spans)),
         )
-
-    def _read(self, chunks: list[int]) -> tuple[Rows, Array]:
-        """The rows of some chunks that count, and their weights."""
-        rows, weights = [], []
-        for chunk in chunks:
-            may_stop()
-            for part in parts_of(self.source, chunk):
-                mine = np.flatnonzero(enclosed(part.codes, part.weights, self.enclosed.code))
-                rows.append(take(part.rows, mine))
-                weights.append(np.ones(len(mine)) if part.weights is None else part.weights[mine])
-        return concatenate_and_free(rows), np.concatenate(weights)
 
     # Probes
 
@@ -414,10 +396,6 @@ class SoftBall(BaseProblem[SoftBallState, SphereSummary]):
     ) -> tuple[SoftBallState, Reading, SphereSummary]:
         """The sphere of all rows of the first stage, its forecast by that of half of them, and their summary there."""
         rows, total = summary.sent.rows, float(summary.boxes.sum())
-        if not total > 0:
-            raise StoreError(
-                f"{self.source.name}: expected rows of weight above 0 in a sample; raise the option sample"
-            )
         start, halves = weighted_sum(rows, summary.boxes / total), []
         for step in (2, 1):
             boxes = summary.boxes[::step]
