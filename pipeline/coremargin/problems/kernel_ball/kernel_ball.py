@@ -39,7 +39,7 @@ from coremargin.maths.kernel.expansion import Expansion
 from coremargin.maths.kernel.functions import Kernel, Lengths, Points
 from coremargin.maths.kernel.gram import Gram
 from coremargin.maths.margin import is_certified
-from coremargin.problems.ball.enclosing_ball import BINS, EnclosingBall
+from coremargin.problems.ball.enclosing_ball import EnclosingBall
 from coremargin.problems.common.classes import check_scale
 from coremargin.problems.common.driver_rows import ClassRows
 from coremargin.problems.common.result import STOPPED
@@ -51,6 +51,7 @@ from coremargin.problems.kernel.kernel_margin import FIRST, GROWTH, NEARER, UNEV
 from coremargin.problems.kernel.spec import HELP
 from coremargin.problems.kernel.working_set import Capacity, select_candidates
 from coremargin.problems.kernel_ball.probe import KernelBallProbe, KernelBallSummary
+from coremargin.problems.one_class.rows import BINS
 from coremargin.problems.soft_ball.soft_ball import SoftBall
 
 if TYPE_CHECKING:

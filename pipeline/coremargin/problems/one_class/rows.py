@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from coremargin.maths.rows import Rows
     from coremargin.problems.common.driver_rows import WorkingSet
 
+#: Bins of histograms of distances.
+BINS = 200
+
 
 @dataclass(frozen=True)
 class EnclosedRows:
@@ -30,6 +33,9 @@ class EnclosedRows:
 
     source: Source
     only: Any = None
+
+    def __str__(self) -> str:
+        return "all rows" if self.only is None else f"all rows of class {self.only!r}"
 
     @cached_property
     def code(self) -> int | None:

@@ -35,22 +35,21 @@ from coremargin.data.transformed import untransformed
 from coremargin.data.view import bytes_read
 from coremargin.engine.memory_need import MemoryNeed
 from coremargin.engine.problem import BaseProblem, CannotWarmStart, Round
-from coremargin.errors import StoreError, UsageError
+from coremargin.errors import StoreError
 from coremargin.maths.margin import VANISHED, Array, gamma, is_certified
 from coremargin.maths.rows import dense, take, weighted_sum
 from coremargin.maths.soft_ball import Outside, best_square, solve_band, solve_soft_ball, squares_to
-from coremargin.problems.ball.enclosing_ball import BINS
 from coremargin.problems.common.classes import check_scale
 from coremargin.problems.common.sample import SAMPLE_BYTES, SAMPLE_SHARE
 from coremargin.problems.common.stages import plan_stages, scan_position
 from coremargin.problems.common.state_arrays import state_from_arrays, state_to_arrays
-from coremargin.problems.one_class.rows import EnclosedRows
+from coremargin.problems.one_class.rows import BINS, EnclosedRows
+from coremargin.problems.one_class.soft import box_of, check_share, square_of_mass
 from coremargin.problems.soft_ball.first_read import RINGS, ZONE, Reading
 from coremargin.problems.soft_ball.probe import SphereProbe, SphereSummary
 
 if TYPE_CHECKING:
     from coremargin.data.difference import Difference
-    from coremargin.data.source import Source
     from coremargin.maths.rows import Rows
     from coremargin.maths.soft_ball import BandSolution
     from coremargin.maths.soft_ball import SoftBall as Ball
@@ -74,8 +73,6 @@ HIGH, FARTHEST = 1.05, 3.0
 IDLE_SHARE, IDLE_BEFORE_ALL, IDLE_SCANS = 0.1, 2, 8
 #: Gap of the sample's solution: when it is all rows, as a share of epsilon, else of the value.
 WHOLE_SAMPLE, PART_SAMPLE = 0.1, 1e-5
-#: The sum of all weights times nu must not be smaller, so that C of a row is a number.
-SMALLEST_TOTAL = 1e-307
 #: What a product of a weight and a square may lose by underflow.
 UNDERFLOW = 2.0**-1070
 
@@ -147,18 +144,7 @@ class SoftBall(BaseProblem[SoftBallState, SphereSummary]):
 
         Raises LabelError, StoreError, UsageError.
         """
-        self.enclosed.check()
-        rows = self.enclosed.count
-        if self.nu < 1.0 / rows:
-            raise UsageError(
-                f"nu: expected at least 1/n for n = {rows:,} rows, found {self.nu!r}, which lets no row lie outside: "
-                f"that is the smallest ball; leave nu out"
-            )
-        if self.box == math.inf:
-            raise StoreError(
-                f"{self.source.name}: expected weights that sum up to {SMALLEST_TOTAL} / nu or more, found smaller "
-                "ones, of which float64 has no reciprocal; multiply all of them by one number"
-            )
+        check_share(self.enclosed, self.nu, "the smallest ball")
         if bool(moments(untransformed(self.source)).constant.all()):
             raise StoreError(
                 f"{self.source.name}: expected different rows, found that all are equal: the smallest ball around them "
@@ -173,7 +159,7 @@ class SoftBall(BaseProblem[SoftBallState, SphereSummary]):
     @cached_property
     def box(self) -> float:
         """C of a row of weight 1: 1 / (nu sum_i s_i); infinite for weights that ``check`` refuses."""
-        return box_of(self.source, self.enclosed, self.nu)
+        return box_of(self.enclosed, self.nu)
 
     # Sizes
 
@@ -632,25 +618,3 @@ class SoftBall(BaseProblem[SoftBallState, SphereSummary]):
             raise CannotWarmStart("no ball was proven")
         state = replace(self.unsolved(), centre=old.best, square=old.best_square, best=old.best)
         return replace(state, best_square=old.best_square, high=old.high, sample_bytes=difference.nbytes)
-
-
-def box_of(source: Source, counted: EnclosedRows, nu: float) -> float:
-    """C of a row of weight 1: 1 / (nu sum_i s_i) over the rows that count; infinite for weights too small."""
-    if not source.chunks or source.weights(0) is None:
-        return 1.0 / (nu * counted.count)
-    total = nu * math.fsum(
-        float(weights[counted.mask(chunk)].sum())
-        for chunk in range(source.chunks)
-        if (weights := source.weights(chunk)) is not None
-    )
-    return 1.0 / total if total >= SMALLEST_TOTAL else math.inf
-
-
-def square_of_mass(masses: Array, high: float) -> float:
-    """The r beyond which a mass of 1 lies, from the masses (bins,) of distances from 0 to ``high``."""
-    beyond = np.append(np.cumsum(masses[::-1])[::-1], 0.0)
-    place = max(0, int(np.searchsorted(-beyond, -1.0, side="right")) - 1)
-    if place == len(masses) - 1:  # somewhere beyond
-        return float(high * high)
-    inside = (beyond[place] - 1.0) / masses[place] if masses[place] > 0 else 0.5
-    return float(((place + np.clip(inside, 0.0, 1.0)) * high / len(masses)) ** 2)

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from coremargin.data.view import bytes_read
 from coremargin.engine.memory_need import MemoryNeed
 from coremargin.engine.problem import BaseProblem, CannotWarmStart, Round
-from coremargin.errors import BadRow, StoreError, UsageError
+from coremargin.errors import BadRow, UsageError
 from coremargin.maths.enclosing_ellipsoid import (
     Ellipsoid,
     Frame,
@@ -53,13 +53,12 @@ from coremargin.maths.soft_ellipsoid import (
     sum_of_squares,
     weights_by_rank,
 )
-from coremargin.problems.ball.enclosing_ball import BINS
 from coremargin.problems.common.classes import check_scale
 from coremargin.problems.common.sample import SAMPLE_BYTES, SAMPLE_SHARE
 from coremargin.problems.common.state_arrays import part_from_arrays, state_from_arrays, state_to_arrays
 from coremargin.problems.ellipsoid.enclosing_ellipsoid import solver_bytes
-from coremargin.problems.one_class.rows import EnclosedRows
-from coremargin.problems.soft_ball.soft_ball import SMALLEST_TOTAL, box_of, square_of_mass
+from coremargin.problems.one_class.rows import BINS, EnclosedRows
+from coremargin.problems.one_class.soft import box_of, check_share, square_of_mass
 from coremargin.problems.soft_ellipsoid.probe import SurfaceProbe, SurfaceSummary
 from coremargin.spec import format_size
 
@@ -146,18 +145,8 @@ class SoftEllipsoid(BaseProblem[SoftEllipsoidState, SurfaceSummary]):
 
         Raises LabelError, StoreError, UsageError.
         """
-        self.enclosed.check()
-        source, rows = self.source, self.enclosed.count
-        if self.nu < 1.0 / rows:
-            raise UsageError(
-                f"nu: expected at least 1/n for n = {rows:,} rows, found {self.nu!r}, which lets no row lie outside: "
-                f"that is the ellipsoid of least volume; leave nu out"
-            )
-        if self.box == math.inf:
-            raise StoreError(
-                f"{source.name}: expected weights that sum up to {SMALLEST_TOTAL} / nu or more, found smaller "
-                "ones, of which float64 has no reciprocal; multiply all of them by one number"
-            )
+        check_share(self.enclosed, self.nu, "the ellipsoid of least volume")
+        source = self.source
         most = source.features
         while most > 1 and max(_step_bytes(most, LEAST_EACH * _numbers(most)), solver_bytes(most)) > self.memory_bytes:
             most -= 1
@@ -176,7 +165,7 @@ class SoftEllipsoid(BaseProblem[SoftEllipsoidState, SurfaceSummary]):
     @cached_property
     def box(self) -> float:
         """C of a row of weight 1: 1 / (nu sum_i s_i); infinite for weights that ``check`` refuses."""
-        return box_of(self.source, self.enclosed, self.nu)
+        return box_of(self.enclosed, self.nu)
 
     # Sizes
 
@@ -258,10 +247,9 @@ class SoftEllipsoid(BaseProblem[SoftEllipsoidState, SurfaceSummary]):
         frame = frame_of(rows, self.source.dtype)
         if not frame.rank:
             if whole:
-                which = "all rows" if self.only is None else f"all rows of class {self.only!r}"
                 raise BadRow(
-                    f"{self.source.name}: expected rows that differ, found that {which} are equal: no ellipsoid around "
-                    f"them has a volume"
+                    f"{self.source.name}: expected rows that differ, found that {self.enclosed} are equal: no "
+                    f"ellipsoid around them has a volume"
                 )
             one = Ellipsoid(np.zeros(0), np.zeros((0, 0)))
             return replace(
