@@ -15,9 +15,9 @@ import pytest
 
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
-from coremargin.engine.checkpoint import Checkpoint, folder_of, identity_then
+from coremargin.engine.checkpoint import VERSION, Checkpoint, folder_of, identity_then
 from coremargin.engine.executors import InProcess
-from coremargin.errors import Busy, CheckpointError, Interrupted, UsageError
+from coremargin.errors import BadRow, Busy, CheckpointError, Interrupted, LabelError, UsageError
 from coremargin.learn import train as train_module
 from coremargin.learn.record import summary_of
 from coremargin.learn.train import Progress, open_store, set_default_memory, train_job
@@ -198,7 +198,7 @@ def test_another_job(job: TrainJob, store: Store, interrupted: Path, change: dic
         ({"version": 1}, "an earlier one wrote"),
         ({"version": 2}, "an earlier one wrote"),
         ({"version": 99}, "another wrote"),
-        ({"software": "0.0.1"}, r"another wrote \(0.0.1, format 7\)"),
+        ({"software": "0.0.1"}, rf"another wrote \(0.0.1, format {VERSION}\)"),
     ],
 )
 def test_a_checkpoint_of_another_coremargin(
@@ -425,3 +425,68 @@ def test_a_checkpoint_that_is_gone_on_with_is_swept(job: TrainJob, store: Store,
         train_job(job, store, InProcess(1), begin="resume", progress=stop_after(1))
     assert not list(interrupted.glob(".*"))
     assert resume(job).model.status == "certified"
+
+
+def refused_ellipsoid() -> tuple[Any, dict[str, Any]]:
+    """Rows that are equal, which the first scan finds out."""
+    return (np.full((60, 2), 3.0), np.arange(60) % 2), {"one_class": "ellipsoid"}
+
+
+def refused_kernel_ball() -> tuple[Any, dict[str, Any]]:
+    """A gamma that makes every row a support row, which the first solve finds out."""
+    rows = np.random.default_rng(0).standard_normal((300, 3))
+    return (rows, np.arange(300) % 2), {"one_class": "ball", "kernel": "rbf", "gamma": 50.0}
+
+
+def refused_kernel_margin() -> tuple[Any, dict[str, Any]]:
+    """Two equal rows of different classes."""
+    return (np.repeat(np.arange(30.0), 2)[:, None], np.arange(60) % 2), {"kernel": "rbf", "gamma": 1.0}
+
+
+def refused_perceptron() -> tuple[Any, dict[str, Any]]:
+    """A row of zeros."""
+    rows = np.arange(60.0)[:, None] - 30.0
+    return (rows, np.sign(rows[:, 0] + 0.5)), {"strategy": "perceptron", "intercept": False}
+
+
+@pytest.mark.parametrize("every_s", [0.0, 1e9])
+@pytest.mark.parametrize("refused", [refused_ellipsoid, refused_kernel_ball, refused_kernel_margin, refused_perceptron])
+def test_a_refused_job_leaves_no_checkpoint(
+    tmp_path: Path,
+    make_store: Callable[..., Store],
+    monkeypatch: pytest.MonkeyPatch,
+    refused: Callable[[], tuple[Any, dict[str, Any]]],
+    every_s: float,
+) -> None:
+    """Whether one was written during the scan or not: no run was interrupted, and none can be resumed."""
+    monkeypatch.setattr(train_module, "EVERY_S", every_s)
+    rows, options = refused()
+    store = make_store(*rows)
+    job: TrainJob = new_job(store=store.path, out=tmp_path / "m", **options)
+    written = list[bool]()
+    found = list[str]()
+    progress = Progress(on_block=lambda _: written.append(folder_of(job.out).exists()))
+    for _ in range(2):
+        with pytest.raises((BadRow, LabelError, UsageError)) as error:
+            train_job(job, store, InProcess(1), progress=progress)
+        assert not folder_of(job.out).exists()
+        assert "--resume" not in " ".join(getattr(error.value, "__notes__", []))
+        found.append(str(error.value))
+    assert found[0] == found[1]
+    assert "interrupted" not in found[0]
+    assert any(written) == (every_s == 0.0 and len(written) > 0)
+
+
+def test_a_refused_job_that_was_interrupted_before_leaves_no_checkpoint(
+    tmp_path: Path, make_store: Callable[..., Store]
+) -> None:
+    """Resumed, it is refused, and so would be another run."""
+    rows, options = refused_ellipsoid()
+    store = make_store(*rows, chunk_rows=8)
+    job: TrainJob = new_job(store=store.path, out=tmp_path / "m", block=Size(1), **options)
+    with pytest.raises(Interrupted):
+        train_job(job, store, InProcess(1), progress=stop_after(2))
+    assert folder_of(job.out).exists()
+    with pytest.raises(BadRow, match="all rows are equal"):
+        resume(job)
+    assert not folder_of(job.out).exists()

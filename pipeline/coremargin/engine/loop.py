@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias
@@ -26,6 +27,7 @@ from coremargin.engine.problem import QueriesLabels, S, WorksBetweenScans
 from coremargin.engine.read_ahead import reading_ahead
 from coremargin.engine.scan import run_scan
 from coremargin.engine.task import block_bytes
+from coremargin.errors import BadRow, LabelError, OutputError, UsageError
 from coremargin.interruption import raise_if_interrupted
 from coremargin.maths.breakdown import BREAKDOWNS
 
@@ -148,12 +150,14 @@ def rounds(engine: Engine, problem: Problem[S, Any], state: S, most_scans: int |
         unread = engine.checkpoint.missing(blocks)
         held = engine.held()
         engine.callbacks.on_scan(made.next_scan, sum(block_bytes(engine.source, block) for block in unread))
-        summary, read = engine.scan(problem, probe, blocks)
+        with _discard_if_raised(engine.checkpoint, BadRow, LabelError):
+            summary, read = engine.scan(problem, probe, blocks)
         scanned = time.perf_counter()
         before = state.sample_bytes
         with reading_ahead(engine.source, engine.ahead(problem, state, held), engine.most_ahead):
             try:
-                state = problem.update(state, summary)
+                with _discard_if_raised(engine.checkpoint, BadRow, LabelError, UsageError):
+                    state = problem.update(state, summary)
             except BREAKDOWNS:
                 state = problem.broken(state)
         solved = time.perf_counter()
@@ -168,6 +172,17 @@ def rounds(engine: Engine, problem: Problem[S, Any], state: S, most_scans: int |
             where=read_of_parts(read, engine.source.chunks),
         )
         yield Step(state, made, cost)
+
+
+@contextmanager
+def _discard_if_raised(checkpoint: Checkpoint, *refusals: type[Exception]) -> Iterator[None]:
+    """A problem that refuses the rows or options of a job would refuse them again: there is nothing to resume."""
+    try:
+        yield
+    except refusals:
+        with suppress(OutputError):  # the refusal is the error to report
+            checkpoint.discard()
+        raise
 
 
 def _bytes_of(source: Source, blocks: Sequence[Block], held: frozenset[int]) -> int:
@@ -187,10 +202,11 @@ def _steps_before_scan(engine: Engine, problem: Problem[S, Any], state: S) -> It
             yield state
     if isinstance(problem, WorksBetweenScans):
         try:
-            for step in problem.work(state, partial(run_calls, engine.executor, check=engine.check_time)):
-                raise_if_interrupted()
-                state = step
-                yield step
+            with _discard_if_raised(engine.checkpoint, BadRow, LabelError):
+                for step in problem.work(state, partial(run_calls, engine.executor, check=engine.check_time)):
+                    raise_if_interrupted()
+                    state = step
+                    yield step
         except BREAKDOWNS:
             yield problem.broken(state)
 

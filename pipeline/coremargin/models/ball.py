@@ -20,9 +20,9 @@ import numpy as np
 from coremargin.errors import UsageError
 from coremargin.maths.rows import dense
 from coremargin.models.decision import Scorer
+from coremargin.models.enclosure import EnclosureModel
 from coremargin.models.enclosure_graph import enclosure_onnx
 from coremargin.models.raw_rows import decision_values
-from coremargin.models.single import SingleModel
 
 if TYPE_CHECKING:
     from coremargin.maths.mapping import FeatureMap
@@ -75,7 +75,7 @@ class BallScorer(Scorer):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class BallModel(SingleModel):
+class BallModel(EnclosureModel):
     """The smallest ball around all rows, or around those of one class; arrays are read-only.
 
     ``predict`` gives 1 for rows inside of the ball and -1 for others. As of scikit-learn's OneClassSVM,
@@ -87,29 +87,14 @@ class BallModel(SingleModel):
     WHAT = "a ball"
 
     @property
-    def centre(self) -> np.ndarray:
-        """The centre (d,), of scaled and mapped rows where rows are."""
-        return self.array("centre")
-
-    @property
     def outlier_ids(self) -> np.ndarray | None:
         """The rows that lie outside (k,) by number, int64; None where none may."""
         return self.numbers.get("outliers_ids")
 
     @property
-    def row_duals(self) -> np.ndarray:
-        """The dual weight of each coreset row (m,)."""
-        return self.array("alpha")
-
-    @property
     def radius(self) -> float:
         """The proven radius: no row that counts is farther from the centre."""
         return float(self.record["certificate"]["upper"])
-
-    @property
-    def only(self) -> Any:
-        """The label of the rows that count; None: all rows do."""
-        return self.record.get("only")
 
     def scorer(self) -> BallScorer:
         """Distances from the centre against the radius.

@@ -23,9 +23,9 @@ from coremargin.errors import UsageError
 from coremargin.maths.enclosing_ellipsoid import Ellipsoid
 from coremargin.maths.rows import dense
 from coremargin.models.decision import Scorer
+from coremargin.models.enclosure import EnclosureModel
 from coremargin.models.enclosure_graph import enclosure_onnx
 from coremargin.models.raw_rows import decision_values
-from coremargin.models.single import SingleModel
 
 if TYPE_CHECKING:
     from coremargin.maths.scaling import Scaling
@@ -94,7 +94,7 @@ class EllipsoidCoordinates(EllipsoidScorer):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class EllipsoidModel(SingleModel):
+class EllipsoidModel(EnclosureModel):
     """The ellipsoid of least volume around all rows, or around those of one class; arrays are read-only.
 
     ``predict`` gives 1 for rows inside of the ellipsoid and -1 for others. ``decision_function`` is positive inside: it
@@ -106,11 +106,6 @@ class EllipsoidModel(SingleModel):
     WHAT = "an ellipsoid"
 
     @property
-    def centre(self) -> np.ndarray:
-        """The centre (r,); of scaled rows, where rows are."""
-        return self.array("centre")
-
-    @property
     def axes(self) -> np.ndarray:
         """Lower triangular (r, r); its inverse is the Cholesky factor of the weighted covariance of the coreset."""
         return self.array("axes")
@@ -119,11 +114,6 @@ class EllipsoidModel(SingleModel):
     def span_columns(self) -> np.ndarray | None:
         """Of rows in a flat, the columns (r,) of centre and axes; None where the rows lie in none."""
         return self.numbers.get("span_columns")
-
-    @property
-    def row_duals(self) -> np.ndarray:
-        """The weight of each coreset row (m,)."""
-        return self.array("alpha")
 
     @property
     def rank(self) -> int:
@@ -141,11 +131,6 @@ class EllipsoidModel(SingleModel):
         """The weighted covariance (r, r) of the coreset, which makes distances Mahalanobis distances."""
         inverse = np.linalg.inv(self.axes)
         return np.asarray(inverse @ inverse.T)
-
-    @property
-    def only(self) -> Any:
-        """The label of the rows that count; None: all rows do."""
-        return self.record.get("only")
 
     def scorer(self) -> EllipsoidScorer:
         """Distances from the centre against the radius.

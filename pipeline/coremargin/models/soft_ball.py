@@ -12,12 +12,11 @@ and, in ``arrays.npz``,
 
 from __future__ import annotations
 
-import math
-
 from coremargin.models.ball import BallModel
+from coremargin.models.enclosure import SoftRadius
 
 
-class SoftBallModel(BallModel):
+class SoftBallModel(SoftRadius, BallModel):
     """The ball with the least mean square of the distances of the farthest share nu of the rows.
 
     Its radius is the distance beyond which that share lies; ``predict`` gives 1 for rows inside of it and -1 for
@@ -25,16 +24,6 @@ class SoftBallModel(BallModel):
     """
 
     WHAT = "a soft ball"
-
-    @property
-    def nu(self) -> float:
-        """The share of the rows that may lie outside."""
-        return float(self.record["parameters"]["nu"])
-
-    @property
-    def radius(self) -> float:
-        """The distance from the centre at which ``predict`` changes."""
-        return math.sqrt(float(self.array("square")[0]))
 
     def __repr__(self) -> str:
         return (

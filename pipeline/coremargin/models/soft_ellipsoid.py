@@ -12,12 +12,11 @@ coreset's rows and, in ``arrays.npz``,
 
 from __future__ import annotations
 
-import math
-
 from coremargin.models.ellipsoid import EllipsoidModel
+from coremargin.models.enclosure import SoftRadius
 
 
-class SoftEllipsoidModel(EllipsoidModel):
+class SoftEllipsoidModel(SoftRadius, EllipsoidModel):
     """The ellipsoid of least volume for the mean square of the levels of the farthest share nu of the rows.
 
     Its radius is the Mahalanobis distance beyond which about that share lies; ``predict`` gives 1 for rows inside of it
@@ -25,16 +24,6 @@ class SoftEllipsoidModel(EllipsoidModel):
     """
 
     WHAT = "a soft ellipsoid"
-
-    @property
-    def nu(self) -> float:
-        """The share of the rows that may lie outside."""
-        return float(self.record["parameters"]["nu"])
-
-    @property
-    def radius(self) -> float:
-        """The Mahalanobis distance from the centre at which ``predict`` changes."""
-        return math.sqrt(float(self.array("square")[0]))
 
     def __repr__(self) -> str:
         return (

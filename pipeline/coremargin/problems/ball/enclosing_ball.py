@@ -44,12 +44,12 @@ from coremargin.problems.ball.probe import DistanceProbe, DistanceSummary
 from coremargin.problems.common.balls import SLAB_BYTES
 from coremargin.problems.common.classes import check_scale
 from coremargin.problems.common.driver_rows import WorkingSet, isin_ids
-from coremargin.problems.common.sample import SAMPLE_BYTES, SAMPLE_SHARE, sample_chunks
+from coremargin.problems.common.sample import SAMPLE_BYTES, SAMPLE_SHARE
 from coremargin.problems.common.sizes import working_set_row_bytes
 from coremargin.problems.common.stages import Stages, plan_stages, scan_position
 from coremargin.problems.common.state_arrays import state_from_arrays, state_to_arrays
 from coremargin.problems.common.warm_start import ids_appended_to_last_chunk, most_cached_rows
-from coremargin.problems.one_class.rows import EnclosedRows, binned, outermost
+from coremargin.problems.one_class.rows import BINS, EnclosedRows, binned, outermost
 
 if TYPE_CHECKING:
     from coremargin.data.difference import Difference
@@ -64,8 +64,8 @@ GROWTH = 2
 FORECAST = 1.3
 #: Share of a chunk's rows that it may send.
 KEEP = 0.12
-#: Bins of the histogram of distances, and its upper end in radii.
-BINS, HIGH = 200, 1.25
+#: The upper end of the histogram, in radii.
+HIGH = 1.25
 #: Distances are measured in float32 if rows are at most so long, and the radius is at least so large.
 LONGEST_FAST, SMALLEST_FAST = 1e15, 1e-12
 #: Rows that a search for outliers looks at: at most so many numbers, but so many rows in any case, and k more.
@@ -173,11 +173,8 @@ class EnclosingBall(BaseProblem[BallState, DistanceSummary]):
     @cached_property
     def sample_chunks(self) -> list[int]:
         """The chunks of the first stage; all chunks of a small store."""
-        codes = () if self.enclosed.code is None else (self.enclosed.code,)
         most = max(SMALL_BYTES, int(self.sample_share * self.source.nbytes))
-        return sample_chunks(
-            self.source, codes, self.sample_share, min(most, self.sample_bytes, self.working_set_bytes)
-        )
+        return self.enclosed.sample_chunks(self.sample_share, min(most, self.sample_bytes, self.working_set_bytes))
 
     @cached_property
     def stages(self) -> Stages:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from msgspec import Meta
 
 from coremargin.problems.common import messages
-from coremargin.problems.common.one_model import OneModel
 from coremargin.problems.job import TrainJob
-from coremargin.problems.one_class.messages import Bounds, describe_distances, describe_enclosed
+from coremargin.problems.one_class.kind import (
+    OneClass,
+    OneClassKind,
+    Only,
+    shape_parameters,
+)
+from coremargin.problems.one_class.messages import Bounds, describe_enclosed, describe_run
 from coremargin.problems.outliers.kind import parse_outliers
 from coremargin.report.numbers import NO_BREAK, percent_up, plain_bounds, relative_gap
 
@@ -22,16 +27,6 @@ if TYPE_CHECKING:
     from coremargin.problems.ball.enclosing_ball import BallState, EnclosingBall
     from coremargin.problems.common.messages import Pairs
     from coremargin.problems.kind import Outcome
-
-
-OneClass = Annotated[
-    Literal["ball"],
-    Meta(description="Enclose rows, whatever their labels: by the smallest ball, or the ellipsoid of least volume."),
-]
-Only = Annotated[
-    str | int | float | bool | None,
-    Meta(description="With --one-class: enclose the rows with this label only.", extra={"metavar": "LABEL"}),
-]
 
 
 _UNFINISHED = (
@@ -67,9 +62,8 @@ class BallJob(TrainJob, frozen=True, kw_only=True):
 
     def parameters(self) -> dict[str, Any]:
         """Adds the shape and the class."""
-        only = {} if self.only is None else {"only": str(self.only)}  # as text, which a resumed command line has
         outliers = {} if self.outliers is None else {"outliers": self.outliers}
-        return {**super().parameters(), "one_class": self.one_class, **only, **outliers}
+        return super().parameters() | shape_parameters(self) | outliers
 
 
 class RadiusClaims(messages.Claims):
@@ -105,7 +99,7 @@ class RadiusClaims(messages.Claims):
         ]
 
 
-class BallKind(OneModel[BallJob, "EnclosingBall", "BallModel"]):
+class BallKind(OneClassKind[BallJob, "EnclosingBall", "BallModel"]):
     """A ball, proven by its farthest row and by the dual weights of a few rows."""
 
     name = "ball"
@@ -113,7 +107,6 @@ class BallKind(OneModel[BallJob, "EnclosingBall", "BallModel"]):
     title = "the smallest ball"
     selected_by = 'give one_class "ball"'
     thing = "ball"
-    labelled = False
     ratio_name = "ratio of radii"
 
     def matches(self, options: Mapping[str, Any]) -> bool:
@@ -166,11 +159,7 @@ class BallKind(OneModel[BallJob, "EnclosingBall", "BallModel"]):
 
     def facts(self, problem: EnclosingBall, state: BallState) -> dict[str, Any]:
         """Why the run ended, and the histogram of distances."""
-        from coremargin.problems.common.result import STOPPED
-
-        centre = "stages" if state.in_stages else "final"
-        reason = {"reason": (STOPPED | {"unfinished": _UNFINISHED}).get(state.status, state.status)}
-        return reason | describe_distances(problem.enclosed, state, centre)
+        return describe_run(problem.enclosed, state, in_stages=state.in_stages, unfinished=_UNFINISHED)
 
     def describe_work(self, bounds: str, figures: Mapping[str, Any]) -> str:
         """The progress of the search for outliers, in one line."""

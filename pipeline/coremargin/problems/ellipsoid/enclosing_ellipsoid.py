@@ -50,14 +50,14 @@ from coremargin.maths.enclosing_ellipsoid import (
 from coremargin.maths.rows import dense, tiles
 from coremargin.problems.common.classes import check_scale
 from coremargin.problems.common.driver_rows import WorkingSet, isin_ids
-from coremargin.problems.common.sample import SAMPLE_BYTES, SAMPLE_SHARE, sample_chunks
+from coremargin.problems.common.sample import SAMPLE_BYTES, SAMPLE_SHARE
 from coremargin.problems.common.sizes import working_set_row_bytes
 from coremargin.problems.common.stages import Stages, plan_stages, scan_position
 from coremargin.problems.common.state_arrays import part_from_arrays, state_from_arrays, state_to_arrays
 from coremargin.problems.common.warm_start import ids_appended_to_last_chunk, most_cached_rows
 from coremargin.problems.ellipsoid.block_bounds import LevelBounds, unit_ball
 from coremargin.problems.ellipsoid.probe import LevelProbe, LevelSummary
-from coremargin.problems.one_class.rows import EnclosedRows, binned, outermost
+from coremargin.problems.one_class.rows import BINS, EnclosedRows, binned, outermost
 from coremargin.spec import format_size
 
 if TYPE_CHECKING:
@@ -74,8 +74,8 @@ FORECAST, FRAME_FORECAST = 1.2, 0.97
 #: Share of a chunk's rows that it may send. Rows of the sample stay from this share of what is sent on: the forecast
 #: is poorest there, and of 1e6 x 20 normal rows chunks of the sample would be read again.
 KEEP, SAMPLE_KEPT = 0.12, 0.85
-#: Bins of the histogram of levels, and its upper end in levels.
-BINS, HIGH = 200, 1.25
+#: The upper end of the histogram, in levels.
+HIGH = 1.25
 #: A solve ends when squared levels exceed the best by this share of epsilon, or by this share; stages are solved to
 #: less.
 SHARE_OF_EPSILON, TOLERANCE, STAGE_TOLERANCE = 0.1, 1e-10, 1e-5
@@ -191,8 +191,7 @@ class EnclosingEllipsoid(BaseProblem[EllipsoidState, LevelSummary]):
     @cached_property
     def sample_chunks(self) -> list[int]:
         """The chunks of the first stage; all chunks of a small store."""
-        codes = () if self.enclosed.code is None else (self.enclosed.code,)
-        return sample_chunks(self.source, codes, self.sample_share, min(self.sample_bytes, self.working_set_bytes))
+        return self.enclosed.sample_chunks(self.sample_share, min(self.sample_bytes, self.working_set_bytes))
 
     @cached_property
     def stages(self) -> Stages:
@@ -346,10 +345,9 @@ class EnclosingEllipsoid(BaseProblem[EllipsoidState, LevelSummary]):
             if state.reading:
                 first = working_set.take(np.arange(1))
                 return replace(state, working_set=first, ellipsoid=unit_ball(0), best=unit_ball(0))
-            which = "all rows" if self.only is None else f"all rows of class {self.only!r}"
             raise BadRow(
-                f"{source.name}: expected rows that differ, found that {which} are equal: no ellipsoid around them "
-                f"has a volume; choose one_class ball, whose radius is then 0"
+                f"{source.name}: expected rows that differ, found that {self.enclosed} are equal: no ellipsoid around "
+                f"them has a volume; choose one_class ball, whose radius is then 0"
             )
         level = float(np.sqrt(frame.rank))
         state = replace(

@@ -9,18 +9,25 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from msgspec import Meta
 
 from coremargin.problems.common import messages
-from coremargin.problems.common.one_model import OneModel
 from coremargin.problems.job import TrainJob
-from coremargin.problems.one_class.messages import Bounds, describe_distances, describe_enclosed
-from coremargin.report.numbers import NO_BREAK, percent_up, plain_bounds
+from coremargin.problems.one_class.kind import (
+    OneClassKind,
+    Only,
+    shape_parameters,
+)
+from coremargin.problems.one_class.messages import Bounds, describe_enclosed, describe_run, format_share
+from coremargin.report.numbers import plain_bounds
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
+    from coremargin.maths.enclosing_ellipsoid import Frame
+    from coremargin.maths.margin import Array
     from coremargin.models.ellipsoid import EllipsoidModel
     from coremargin.models.single import SingleModel
     from coremargin.problems.common.messages import Pairs
     from coremargin.problems.ellipsoid.enclosing_ellipsoid import EllipsoidState, EnclosingEllipsoid
     from coremargin.problems.kind import Outcome
+    from coremargin.problems.soft_ellipsoid.soft_ellipsoid import SoftEllipsoid
 
 
 class EllipsoidJob(TrainJob, frozen=True, kw_only=True):
@@ -35,10 +42,7 @@ class EllipsoidJob(TrainJob, frozen=True, kw_only=True):
         Literal["ellipsoid"],
         Meta(description="ellipsoid: the ellipsoid of least volume that contains all rows."),
     ]
-    only: Annotated[
-        str | int | float | bool | None,
-        Meta(description="With --one-class: enclose the rows with this label only.", extra={"metavar": "LABEL"}),
-    ] = None
+    only: Only = None
 
     def __post_init__(self) -> None:
         """Refuse maps, and the ellipsoid as a scaling of itself. Raises ValueError."""
@@ -56,8 +60,7 @@ class EllipsoidJob(TrainJob, frozen=True, kw_only=True):
 
     def parameters(self) -> dict[str, Any]:
         """Adds the shape and the class."""
-        only = {} if self.only is None else {"only": str(self.only)}  # as text, which a resumed command line has
-        return {**super().parameters(), "one_class": self.one_class, **only}
+        return super().parameters() | shape_parameters(self)
 
 
 class VolumeClaims(messages.Claims):
@@ -68,7 +71,7 @@ class VolumeClaims(messages.Claims):
         claims, rows = model.certificate, describe_enclosed(model, outcome.run)
         lower, upper = plain_bounds(claims.lower, claims.upper)
         if model.status == "certified":
-            gap = percent_up(1.0 - (claims.ratio or 0.0)).replace(NO_BREAK, " ")
+            gap = format_share(1.0 - (claims.ratio or 0.0))
             return [
                 f"certified: {rows} lie in an ellipsoid with the volume of a ball of radius {upper};",
                 f"no ellipsoid that contains them has that of a radius below {lower}: its volume is within",
@@ -96,7 +99,7 @@ class VolumeClaims(messages.Claims):
         ]
 
 
-class EllipsoidKind(OneModel["EllipsoidJob", "EnclosingEllipsoid", "EllipsoidModel"]):
+class EllipsoidKind(OneClassKind["EllipsoidJob", "EnclosingEllipsoid", "EllipsoidModel"]):
     """An ellipsoid, proven by its outermost row and by the weights of a few rows."""
 
     name = "ellipsoid"
@@ -104,7 +107,6 @@ class EllipsoidKind(OneModel["EllipsoidJob", "EnclosingEllipsoid", "EllipsoidMod
     title = "the least ellipsoid"
     selected_by = 'give one_class "ellipsoid"'
     thing = "ellipsoid"
-    labelled = False
     ratio_name = "ratio of volume radii"
 
     def matches(self, options: Mapping[str, Any]) -> bool:
@@ -120,9 +122,8 @@ class EllipsoidKind(OneModel["EllipsoidJob", "EnclosingEllipsoid", "EllipsoidMod
     def model(self, job: EllipsoidJob, problem: EnclosingEllipsoid, state: EllipsoidState) -> EllipsoidModel:
         """The model of a state."""
         from coremargin.data.mapped import as_kept
-        from coremargin.maths.margin import ratio
         from coremargin.models.ellipsoid import EllipsoidModel
-        from coremargin.problems.common.model import record_of, transform_arrays
+        from coremargin.problems.common.model import transform_arrays
         from coremargin.problems.common.result import STOPPED
         from coremargin.problems.ellipsoid.block_bounds import unit_ball
 
@@ -134,24 +135,12 @@ class EllipsoidKind(OneModel["EllipsoidJob", "EnclosingEllipsoid", "EllipsoidMod
             upper=state.upper,
             kind="volume_radius",
         )
-        about: dict[str, Any] = {"rank": frame.rank or d}
-        if problem.only is not None:
-            about["only"] = problem.enclosed.label
-        record = record_of(source, None, found, self.name, job.parameters(), len(support), **about)
-        certificate = record["certificate"]
-        if certificate["ratio"] is not None:
-            certificate["ratio"] = ratio(state.lower, state.upper) ** frame.rank
+        record = record_of_ellipsoid(self.name, job, problem, frame, found, len(support))
         best = unit_ball(d)  # of a run that ended before anything was solved, which claims nothing
         if frame.rank:
             best = state.best.of_frame(frame)
         numbers = {"centre": best.centre, "axes": best.factor, "alpha": support.weights, "coreset_ids": support.ids}
-        if 0 < frame.rank < frame.features:
-            numbers |= {
-                "span_columns": frame.columns,
-                "span_slopes": frame.slopes,
-                "span_offsets": frame.offsets,
-                "span_residuals": state.residual,
-            }
+        numbers |= span_arrays(frame, state.residual)
         rows = as_kept(source, support.ids, support.rows)
         return EllipsoidModel(record, numbers | transform_arrays(source), rows)
 
@@ -161,15 +150,7 @@ class EllipsoidKind(OneModel["EllipsoidJob", "EnclosingEllipsoid", "EllipsoidMod
 
     def facts(self, problem: EnclosingEllipsoid, state: EllipsoidState) -> dict[str, Any]:
         """Why the run ended, and the histogram of levels."""
-        from coremargin.problems.common.result import STOPPED
-
-        centre = "stages" if state.in_stages else "final"
-        reason = {"reason": STOPPED.get(state.status, state.status)}
-        return reason | describe_distances(problem.enclosed, state, centre)
-
-    def rows_meant(self, model: EllipsoidModel) -> str:
-        """All rows, or those of a class."""
-        return describe_enclosed(model)
+        return describe_run(problem.enclosed, state, in_stages=state.in_stages)
 
     def report(self, folder: Path, name: str) -> str:
         """The HTML page of a model."""
@@ -183,6 +164,42 @@ def describe_span(model: Any) -> str:
     if model.record["rank"] == model.features:
         return ""
     return f", in {model.record['rank']} of {model.features} columns, of which the others are linear functions"
+
+
+def record_of_ellipsoid(
+    name: str,
+    job: EllipsoidJob,
+    problem: EnclosingEllipsoid | SoftEllipsoid,
+    frame: Frame,
+    found: Bounds,
+    coreset_rows: int,
+) -> dict[str, Any]:
+    """The record of a model, with the rank of its span and the ratio of the two volumes."""
+    from coremargin.maths.margin import ratio
+    from coremargin.problems.common.model import record_of
+
+    about: dict[str, Any] = {"rank": frame.rank or frame.features}
+    if problem.only is not None:
+        about["only"] = problem.enclosed.label
+    record = record_of(problem.source, None, found, name, job.parameters(), coreset_rows, **about)
+    if found.lower is not None and record["certificate"]["ratio"] is not None:
+        record["certificate"]["ratio"] = ratio(found.lower, found.upper) ** frame.rank
+    return record
+
+
+def span_arrays(frame: Frame, residual: Array) -> dict[str, Any]:
+    """The arrays of a model that describe the flat that its rows lie in; none if they lie in none.
+
+    residual (d - r,): how far rows are from it at most, by column.
+    """
+    if not 0 < frame.rank < frame.features:
+        return {}
+    return {
+        "span_columns": frame.columns,
+        "span_slopes": frame.slopes,
+        "span_offsets": frame.offsets,
+        "span_residuals": residual,
+    }
 
 
 KIND = EllipsoidKind()

@@ -39,11 +39,11 @@ from coremargin.maths.kernel.expansion import Expansion
 from coremargin.maths.kernel.functions import Kernel, Lengths, Points
 from coremargin.maths.kernel.gram import Gram
 from coremargin.maths.margin import is_certified
-from coremargin.problems.ball.enclosing_ball import BINS, EnclosingBall
+from coremargin.problems.ball.enclosing_ball import EnclosingBall
 from coremargin.problems.common.classes import check_scale
 from coremargin.problems.common.driver_rows import ClassRows
 from coremargin.problems.common.result import STOPPED
-from coremargin.problems.common.sample import SAMPLE_BYTES, SAMPLE_SHARE, sample_chunks
+from coremargin.problems.common.sample import SAMPLE_BYTES, SAMPLE_SHARE
 from coremargin.problems.common.stages import Stages, plan_stages, scan_position
 from coremargin.problems.common.state_arrays import state_from_arrays, state_to_arrays
 from coremargin.problems.kernel.bounds import EPS, WIDENED, squared_norm
@@ -51,6 +51,7 @@ from coremargin.problems.kernel.kernel_margin import FIRST, GROWTH, NEARER, UNEV
 from coremargin.problems.kernel.spec import HELP
 from coremargin.problems.kernel.working_set import Capacity, select_candidates
 from coremargin.problems.kernel_ball.probe import KernelBallProbe, KernelBallSummary
+from coremargin.problems.one_class.rows import BINS
 from coremargin.problems.soft_ball.soft_ball import SoftBall
 
 if TYPE_CHECKING:
@@ -239,11 +240,10 @@ class KernelBall(BaseProblem[KernelBallState, KernelBallSummary]):
 
     # Which rows are read when
 
-    @property
+    @cached_property
     def sample_chunks(self) -> list[int]:
         """The chunks of the first stage; all of a small store."""
-        codes = () if self.code is None else (self.code,)
-        return sample_chunks(self.source, codes, self.sample_share, self.sample_bytes)
+        return self.enclosed.sample_chunks(self.sample_share, self.sample_bytes)
 
     @cached_property
     def stages(self) -> Stages:

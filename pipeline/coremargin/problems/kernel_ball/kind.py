@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
 
 from coremargin.formats.function import CALLABLE
-from coremargin.problems.ball.kind import OneClass, Only, RadiusClaims, describe_rows
+from coremargin.problems.ball.kind import RadiusClaims
 from coremargin.problems.common import messages
-from coremargin.problems.common.one_model import OneModel
 from coremargin.problems.kernel.spec import GAMMA, OWN, KernelOptions
-from coremargin.problems.one_class.messages import Bounds, describe_distances
-from coremargin.problems.soft_ball.kind import MeanSquareClaims, Nu
+from coremargin.problems.one_class.kind import Nu, OneClass, OneClassKind, Only, shape_parameters
+from coremargin.problems.one_class.messages import Bounds, describe_soft_run
+from coremargin.problems.soft_ball.kind import MeanSquareClaims
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -45,13 +45,11 @@ class KernelBallJob(KernelOptions, frozen=True, kw_only=True):
 
     def parameters(self) -> dict[str, Any]:
         """Adds the shape, the class, the kernel and nu."""
-        only = {} if self.only is None else {"only": str(self.only)}  # as text, which a resumed command line has
         nu = {} if self.nu is None else {"nu": self.nu}
-        shape = {"one_class": self.one_class, **only, **nu}
-        return {**super().parameters(), **shape, **self.kernel_parameters(self.gamma)}
+        return super().parameters() | shape_parameters(self) | nu | self.kernel_parameters(self.gamma)
 
 
-class KernelBallKind(OneModel[KernelBallJob, "KernelBall", "KernelBallModel"]):
+class KernelBallKind(OneClassKind[KernelBallJob, "KernelBall", "KernelBallModel"]):
     """A ball, proven by the distances of all rows and by the dual weights of those that carry it."""
 
     name = "kernel_ball"
@@ -59,7 +57,6 @@ class KernelBallKind(OneModel[KernelBallJob, "KernelBall", "KernelBallModel"]):
     title = "the ball of a kernel"
     selected_by = 'give one_class "ball" and kernel'
     thing = "ball"
-    labelled = False
     scan_purpose = "two and more of all rows, each with a product with all rows that carry the ball"
     rereads = "most data need two or three scans after the read"
 
@@ -121,21 +118,12 @@ class KernelBallKind(OneModel[KernelBallJob, "KernelBall", "KernelBallModel"]):
         """Why the run ended, the working set, and the histogram of distances of the last scan."""
         from coremargin.problems.kernel_ball.kernel_ball import REASONS
 
-        return {
-            "reason": REASONS.get(state.status, state.status),
-            "share_outside": state.share_outside,
-            "weighted": bool(problem.source.chunks) and problem.source.weights(0) is not None,
-            "working_set": {"capacity": problem.capacity.rows, "dropped": state.dropped},
-            **describe_distances(problem.enclosed, state, "final"),
-        }
+        working_set = {"capacity": problem.capacity.rows, "dropped": state.dropped}
+        return {**describe_soft_run(problem.enclosed, state, in_stages=False, **REASONS), "working_set": working_set}
 
     def wanted(self, problem: KernelBall, state: KernelBallState) -> MemoryNeed | None:
         """The memory of the expected working set, if it does not fit."""
         return problem.wanted(state)
-
-    def rows_meant(self, model: KernelBallModel) -> str:
-        """All rows, or those of a class."""
-        return describe_rows(model)
 
     def driver_memory(self, outcome: Outcome) -> tuple[str, str]:
         """The kernel matrix."""

@@ -9,13 +9,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.data.parts import parts_of
 from coremargin.errors import LabelError, StoreError
+from coremargin.maths.compact import concatenate_and_free
+from coremargin.maths.rows import take
+from coremargin.maths.stopping import may_stop
+from coremargin.problems.common.sample import sample_chunks
 
 if TYPE_CHECKING:
     from coremargin.data.difference import Difference
     from coremargin.data.source import Source
     from coremargin.maths.margin import Array
+    from coremargin.maths.rows import Rows
     from coremargin.problems.common.driver_rows import WorkingSet
+
+#: Bins of histograms of distances.
+BINS = 200
 
 
 @dataclass(frozen=True)
@@ -24,6 +33,9 @@ class EnclosedRows:
 
     source: Source
     only: Any = None
+
+    def __str__(self) -> str:
+        return "all rows" if self.only is None else f"all rows of class {self.only!r}"
 
     @cached_property
     def code(self) -> int | None:
@@ -72,6 +84,25 @@ class EnclosedRows:
             raise LabelError(
                 f"{source.name}: expected rows that count, found that all weigh 0; give some a weight above 0"
             )
+
+    def sample_chunks(self, share: float, limit_bytes: int) -> list[int]:
+        """Chunks spread evenly over the store, and one with a row that counts if they have none."""
+        source = self.source
+        chosen = sample_chunks(source, () if self.code is None else (self.code,), share, limit_bytes)
+        if chosen and source.weights(0) is not None and not any(self.mask(chunk).any() for chunk in chosen):
+            chosen += [chunk for chunk in range(source.chunks) if self.mask(chunk).any()][:1]
+        return sorted(chosen)
+
+    def read(self, chunks: list[int]) -> tuple[Rows, Array]:
+        """Such rows (m, d) of some chunks, and their weights (m,)."""
+        rows, weights = [], []
+        for chunk in chunks:
+            may_stop()
+            for part in parts_of(self.source, chunk):
+                mine = np.flatnonzero(enclosed(part.codes, part.weights, self.code))
+                rows.append(take(part.rows, mine))
+                weights.append(np.ones(len(mine)) if part.weights is None else part.weights[mine])
+        return concatenate_and_free(rows), np.concatenate(weights)
 
     def changes(self, difference: Difference) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The ids of rows that an earlier commit had and the present one has not, and the other way round."""

@@ -5,15 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-from msgspec import Meta
+from typing import TYPE_CHECKING, Any
 
 from coremargin.problems.ball.kind import BallJob
 from coremargin.problems.common import messages
-from coremargin.problems.common.one_model import OneModel
-from coremargin.problems.one_class.messages import Bounds, describe_distances, describe_enclosed
-from coremargin.report.numbers import NO_BREAK, percent_up, plain_bounds, relative_gap
+from coremargin.problems.one_class.kind import Nu, OneClassKind
+from coremargin.problems.one_class.messages import (
+    Bounds,
+    describe_band,
+    describe_full_memory,
+    describe_named,
+    describe_outside,
+    describe_soft_run,
+    format_share,
+)
+from coremargin.report.numbers import plain_bounds, relative_gap
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -23,22 +29,7 @@ if TYPE_CHECKING:
     from coremargin.problems.kind import Outcome
     from coremargin.problems.soft_ball.soft_ball import SoftBall, SoftBallState
 
-_STALLED = (
-    "the rows near the radius do not fit into memory, or float64 cannot distinguish them; give more memory or take a "
-    "larger epsilon"
-)
 _TIED = "{:,} rows lie on the sphere, besides those for which there is memory; give more memory or take another nu"
-
-
-Nu = Annotated[
-    float,
-    Meta(
-        gt=0,
-        lt=1,
-        description="With --one-class: the share of the rows that may lie outside, for rows with outliers.",
-        extra={"metavar": "SHARE"},
-    ),
-]
 
 
 class SoftBallJob(BallJob, frozen=True, kw_only=True):
@@ -70,15 +61,11 @@ class MeanSquareClaims(messages.Claims):
         """What is proven of the value, and the radius."""
         claims, radius = model.certificate, getattr(model, "radius", 0.0)
         lower, upper = plain_bounds(claims.lower, claims.upper)
-        rows, share = describe_enclosed(model, outcome.run), f"{100 * model.parameters['nu']:g} %"
+        share = f"{100 * model.parameters['nu']:g} %"
         if model.status == "certified":
-            gap, outside = (
-                percent_up(one).replace(NO_BREAK, " ")
-                for one in (relative_gap(messages.claimed_bounds(model)), outcome.run["share_outside"])
-            )
-            subject = f"the weight of {rows} lies" if outcome.run["weighted"] else f"{rows} lie"
+            gap = format_share(relative_gap(messages.claimed_bounds(model)))
             return [
-                f"certified: at most {outside} of {subject} outside of the radius {radius:.6g};",
+                f"certified: {describe_outside(outcome, model)} of the radius {radius:.6g};",
                 f"the mean squared distance of the farthest {share} is {upper}, within {gap} of the least: {lower}.",
             ]
         known = "no scan over all rows was finished"
@@ -88,8 +75,7 @@ class MeanSquareClaims(messages.Claims):
 
     def driver_memory(self, outcome: Outcome, model: SingleModel) -> tuple[str, str]:
         """The band."""
-        rows = f"{outcome.run['working_set_rows']:,} rows near the radius were sent one by one, those outside as sums"
-        return "rows", f"{rows}; the proof names {model.certificate.coreset_rows:,} of them"
+        return describe_band(outcome, model, "radius")
 
     def describe(self, model: SingleModel, rows: str) -> Pairs:
         """The radius, the value and its bound, with every digit."""
@@ -102,11 +88,11 @@ class MeanSquareClaims(messages.Claims):
             ("value", value),
             ("best possible", messages.describe_bound("at least", claims.lower)),
             messages.describe_ratio(model),
-            ("coreset", f"{claims.coreset_rows:,} rows near the radius, with dual weights of their own"),
+            describe_named(model, "radius"),
         ]
 
 
-class SoftBallKind(OneModel[SoftBallJob, "SoftBall", "SoftBallModel"]):
+class SoftBallKind(OneClassKind[SoftBallJob, "SoftBall", "SoftBallModel"]):
     """A ball, proven by the distances of all rows and by their dual weights."""
 
     name = "soft_ball"
@@ -114,7 +100,6 @@ class SoftBallKind(OneModel[SoftBallJob, "SoftBall", "SoftBallModel"]):
     title = "the soft ball"
     selected_by = 'give one_class "ball" and nu'
     thing = "ball"
-    labelled = False
     ratio_name = "ratio of values"
 
     def matches(self, options: Mapping[str, Any]) -> bool:
@@ -170,19 +155,8 @@ class SoftBallKind(OneModel[SoftBallJob, "SoftBall", "SoftBallModel"]):
 
     def facts(self, problem: SoftBall, state: SoftBallState) -> dict[str, Any]:
         """Why the run ended, and the histogram of distances of the last scan."""
-        from coremargin.problems.common.result import STOPPED
-
-        stalled = _TIED.format(state.tied) if state.tied else _STALLED
-        return {
-            "reason": {**STOPPED, "stalled": stalled}.get(state.status, state.status),
-            "share_outside": state.share_outside,
-            "weighted": bool(problem.source.chunks) and problem.source.weights(0) is not None,
-            **describe_distances(problem.enclosed, state, "stages" if state.in_stages else "final"),
-        }
-
-    def rows_meant(self, model: SoftBallModel) -> str:
-        """All rows, or those of a class."""
-        return describe_enclosed(model)
+        stalled = _TIED.format(state.tied) if state.tied else describe_full_memory("radius")
+        return describe_soft_run(problem.enclosed, state, in_stages=state.in_stages, stalled=stalled)
 
     def report(self, folder: Path, name: str) -> str:
         """The HTML page of a model."""

@@ -31,29 +31,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.data.moments import moments
-from coremargin.data.parts import parts_of
 from coremargin.data.transformed import untransformed
 from coremargin.data.view import bytes_read
 from coremargin.engine.memory_need import MemoryNeed
 from coremargin.engine.problem import BaseProblem, CannotWarmStart, Round
-from coremargin.errors import StoreError, UsageError
-from coremargin.maths.compact import concatenate_and_free
+from coremargin.errors import StoreError
 from coremargin.maths.margin import VANISHED, Array, gamma, is_certified
 from coremargin.maths.rows import dense, take, weighted_sum
 from coremargin.maths.soft_ball import Outside, best_square, solve_band, solve_soft_ball, squares_to
-from coremargin.maths.stopping import may_stop
-from coremargin.problems.ball.enclosing_ball import BINS
 from coremargin.problems.common.classes import check_scale
-from coremargin.problems.common.sample import SAMPLE_BYTES, SAMPLE_SHARE, sample_chunks
+from coremargin.problems.common.sample import SAMPLE_BYTES, SAMPLE_SHARE
 from coremargin.problems.common.stages import plan_stages, scan_position
 from coremargin.problems.common.state_arrays import state_from_arrays, state_to_arrays
-from coremargin.problems.one_class.rows import EnclosedRows, enclosed
+from coremargin.problems.one_class.rows import BINS, EnclosedRows
+from coremargin.problems.one_class.soft import box_of, check_share, square_of_mass
 from coremargin.problems.soft_ball.first_read import RINGS, ZONE, Reading
 from coremargin.problems.soft_ball.probe import SphereProbe, SphereSummary
 
 if TYPE_CHECKING:
     from coremargin.data.difference import Difference
-    from coremargin.data.source import Source
     from coremargin.maths.rows import Rows
     from coremargin.maths.soft_ball import BandSolution
     from coremargin.maths.soft_ball import SoftBall as Ball
@@ -77,8 +73,6 @@ HIGH, FARTHEST = 1.05, 3.0
 IDLE_SHARE, IDLE_BEFORE_ALL, IDLE_SCANS = 0.1, 2, 8
 #: Gap of the sample's solution: when it is all rows, as a share of epsilon, else of the value.
 WHOLE_SAMPLE, PART_SAMPLE = 0.1, 1e-5
-#: The sum of all weights times nu must not be smaller, so that C of a row is a number.
-SMALLEST_TOTAL = 1e-307
 #: What a product of a weight and a square may lose by underflow.
 UNDERFLOW = 2.0**-1070
 
@@ -150,18 +144,7 @@ class SoftBall(BaseProblem[SoftBallState, SphereSummary]):
 
         Raises LabelError, StoreError, UsageError.
         """
-        self.enclosed.check()
-        rows = self.enclosed.count
-        if self.nu < 1.0 / rows:
-            raise UsageError(
-                f"nu: expected at least 1/n for n = {rows:,} rows, found {self.nu!r}, which lets no row lie outside: "
-                f"that is the smallest ball; leave nu out"
-            )
-        if self.box == math.inf:
-            raise StoreError(
-                f"{self.source.name}: expected weights that sum up to {SMALLEST_TOTAL} / nu or more, found smaller "
-                "ones, of which float64 has no reciprocal; multiply all of them by one number"
-            )
+        check_share(self.enclosed, self.nu, "the smallest ball")
         if bool(moments(untransformed(self.source)).constant.all()):
             raise StoreError(
                 f"{self.source.name}: expected different rows, found that all are equal: the smallest ball around them "
@@ -176,7 +159,7 @@ class SoftBall(BaseProblem[SoftBallState, SphereSummary]):
     @cached_property
     def box(self) -> float:
         """C of a row of weight 1: 1 / (nu sum_i s_i); infinite for weights that ``check`` refuses."""
-        return box_of(self.source, self.enclosed, self.nu)
+        return box_of(self.enclosed, self.nu)
 
     # Sizes
 
@@ -187,12 +170,10 @@ class SoftBall(BaseProblem[SoftBallState, SphereSummary]):
         affordable = max(5 * p, min(BAND_COST / p**2, max(BAND_LEAST, BAND_SHARE * n)))
         return int(max(2 * p, min(affordable, BAND_PART * self.memory_bytes / (8 * p))))
 
-    @property
+    @cached_property
     def sample_chunks(self) -> list[int]:
         """The chunks that are read before the first scan."""
-        codes = () if self.enclosed.code is None else (self.enclosed.code,)
-        limit = min(self.sample_bytes, self.memory_bytes // 4)
-        return sample_chunks(self.source, codes, self.sample_share, limit)
+        return self.enclosed.sample_chunks(self.sample_share, min(self.sample_bytes, self.memory_bytes // 4))
 
     @cached_property
     def stages(self) -> Stages | None:
@@ -258,10 +239,8 @@ class SoftBall(BaseProblem[SoftBallState, SphereSummary]):
         if self.stages is not None:
             reading = Reading.empty(self.stages, source.features, source.dtype)
             return replace(self.unsolved(), reading=reading, stages=self.stages.count)
-        rows, weights = self._read(chunks)
+        rows, weights = self.enclosed.read(chunks)
         total = float(weights.sum())
-        if not total > 0:
-            raise StoreError(f"{source.name}: expected rows of weight above 0 in a sample; raise the option sample")
         mean = weighted_sum(rows, weights / total)
         whole = len(chunks) == source.chunks
         found = solve_soft_ball(
@@ -282,17 +261,6 @@ class SoftBall(BaseProblem[SoftBallState, SphereSummary]):
             sample_rows=len(weights),
             sample_bytes=bytes_read(source, sum(stop - start for start, stop in spans)),
         )
-
-    def _read(self, chunks: list[int]) -> tuple[Rows, Array]:
-        """The rows of some chunks that count, and their weights."""
-        rows, weights = [], []
-        for chunk in chunks:
-            may_stop()
-            for part in parts_of(self.source, chunk):
-                mine = np.flatnonzero(enclosed(part.codes, part.weights, self.enclosed.code))
-                rows.append(take(part.rows, mine))
-                weights.append(np.ones(len(mine)) if part.weights is None else part.weights[mine])
-        return concatenate_and_free(rows), np.concatenate(weights)
 
     # Probes
 
@@ -414,10 +382,6 @@ class SoftBall(BaseProblem[SoftBallState, SphereSummary]):
     ) -> tuple[SoftBallState, Reading, SphereSummary]:
         """The sphere of all rows of the first stage, its forecast by that of half of them, and their summary there."""
         rows, total = summary.sent.rows, float(summary.boxes.sum())
-        if not total > 0:
-            raise StoreError(
-                f"{self.source.name}: expected rows of weight above 0 in a sample; raise the option sample"
-            )
         start, halves = weighted_sum(rows, summary.boxes / total), []
         for step in (2, 1):
             boxes = summary.boxes[::step]
@@ -654,25 +618,3 @@ class SoftBall(BaseProblem[SoftBallState, SphereSummary]):
             raise CannotWarmStart("no ball was proven")
         state = replace(self.unsolved(), centre=old.best, square=old.best_square, best=old.best)
         return replace(state, best_square=old.best_square, high=old.high, sample_bytes=difference.nbytes)
-
-
-def box_of(source: Source, counted: EnclosedRows, nu: float) -> float:
-    """C of a row of weight 1: 1 / (nu sum_i s_i) over the rows that count; infinite for weights too small."""
-    if not source.chunks or source.weights(0) is None:
-        return 1.0 / (nu * counted.count)
-    total = nu * math.fsum(
-        float(weights[counted.mask(chunk)].sum())
-        for chunk in range(source.chunks)
-        if (weights := source.weights(chunk)) is not None
-    )
-    return 1.0 / total if total >= SMALLEST_TOTAL else math.inf
-
-
-def square_of_mass(masses: Array, high: float) -> float:
-    """The r beyond which a mass of 1 lies, from the masses (bins,) of distances from 0 to ``high``."""
-    beyond = np.append(np.cumsum(masses[::-1])[::-1], 0.0)
-    place = max(0, int(np.searchsorted(-beyond, -1.0, side="right")) - 1)
-    if place == len(masses) - 1:  # somewhere beyond
-        return float(high * high)
-    inside = (beyond[place] - 1.0) / masses[place] if masses[place] > 0 else 0.5
-    return float(((place + np.clip(inside, 0.0, 1.0)) * high / len(masses)) ** 2)

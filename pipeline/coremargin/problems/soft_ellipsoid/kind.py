@@ -7,11 +7,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coremargin.problems.common import messages
-from coremargin.problems.common.one_model import OneModel
-from coremargin.problems.ellipsoid.kind import EllipsoidJob, VolumeClaims, describe_span
-from coremargin.problems.one_class.messages import Bounds, describe_distances, describe_enclosed
-from coremargin.problems.soft_ball.kind import Nu  # noqa: TC001 - msgspec reads annotations
-from coremargin.report.numbers import NO_BREAK, percent_up, plain_bounds
+from coremargin.problems.ellipsoid.kind import (
+    EllipsoidJob,
+    VolumeClaims,
+    describe_span,
+    record_of_ellipsoid,
+    span_arrays,
+)
+from coremargin.problems.one_class.kind import Nu, OneClassKind
+from coremargin.problems.one_class.messages import (
+    Bounds,
+    describe_band,
+    describe_full_memory,
+    describe_named,
+    describe_outside,
+    describe_soft_run,
+    format_share,
+)
+from coremargin.report.numbers import plain_bounds
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -20,11 +33,6 @@ if TYPE_CHECKING:
     from coremargin.problems.common.messages import Pairs
     from coremargin.problems.kind import Outcome
     from coremargin.problems.soft_ellipsoid.soft_ellipsoid import SoftEllipsoid, SoftEllipsoidState
-
-_STALLED = (
-    "the rows near the surface do not fit into memory, or float64 cannot distinguish them; give more memory or take a "
-    "larger epsilon"
-)
 
 
 class SoftEllipsoidJob(EllipsoidJob, frozen=True, kw_only=True):
@@ -48,18 +56,13 @@ class SoftVolumeClaims(VolumeClaims):
         """What is proven of the volume, and the radius."""
         claims, radius = model.certificate, getattr(model, "radius", 0.0)
         lower, upper = plain_bounds(claims.lower, claims.upper)
-        rows, share = describe_enclosed(model, outcome.run), f"{100 * model.parameters['nu']:g} %"
+        share = f"{100 * model.parameters['nu']:g} %"
         if model.status == "certified":
-            gap, outside = (
-                percent_up(one).replace(NO_BREAK, " ")
-                for one in (1.0 - (claims.ratio or 0.0), outcome.run["share_outside"])
-            )
-            subject = f"the weight of {rows} lies" if outcome.run["weighted"] else f"{rows} lie"
             return [
-                f"certified: at most {outside} of {subject} outside of the Mahalanobis radius {radius:.6g};",
+                f"certified: {describe_outside(outcome, model)} of the Mahalanobis radius {radius:.6g};",
                 f"at the root mean square distance of the farthest {share} the ellipsoid has the volume of a ball of",
                 f"radius {upper}, and no ellipsoid has that of a radius below {lower}: its volume is within",
-                f"{gap} of the least{describe_span(model)}.",
+                f"{format_share(1.0 - (claims.ratio or 0.0))} of the least{describe_span(model)}.",
             ]
         known = "no scan over all rows was finished"
         if claims.lower is not None and claims.upper is not None:
@@ -68,8 +71,7 @@ class SoftVolumeClaims(VolumeClaims):
 
     def driver_memory(self, outcome: Outcome, model: SingleModel) -> tuple[str, str]:
         """The band."""
-        rows = f"{outcome.run['working_set_rows']:,} rows near the surface were sent one by one, those outside as sums"
-        return "rows", f"{rows}; the proof names {model.certificate.coreset_rows:,} of them"
+        return describe_band(outcome, model, "surface")
 
     def describe(self, model: SingleModel, rows: str) -> Pairs:
         """The radius, and both bounds with every digit."""
@@ -83,11 +85,11 @@ class SoftVolumeClaims(VolumeClaims):
             ("best possible", messages.describe_bound("at least", claims.lower)),
             messages.describe_ratio(model),
             ("rank", f"{model.record['rank']}{describe_span(model)}"),
-            ("coreset", f"{claims.coreset_rows:,} rows near the surface, with dual weights of their own"),
+            describe_named(model, "surface"),
         ]
 
 
-class SoftEllipsoidKind(OneModel[SoftEllipsoidJob, "SoftEllipsoid", "SoftEllipsoidModel"]):
+class SoftEllipsoidKind(OneClassKind[SoftEllipsoidJob, "SoftEllipsoid", "SoftEllipsoidModel"]):
     """An ellipsoid, proven by the levels of all rows and by their dual weights."""
 
     name = "soft_ellipsoid"
@@ -95,7 +97,6 @@ class SoftEllipsoidKind(OneModel[SoftEllipsoidJob, "SoftEllipsoid", "SoftEllipso
     title = "the soft ellipsoid"
     selected_by = 'give one_class "ellipsoid" and nu'
     thing = "ellipsoid"
-    labelled = False
     ratio_name = "ratio of volume radii"
 
     def matches(self, options: Mapping[str, Any]) -> bool:
@@ -113,9 +114,8 @@ class SoftEllipsoidKind(OneModel[SoftEllipsoidJob, "SoftEllipsoid", "SoftEllipso
         import numpy as np
 
         from coremargin.data.mapped import as_kept
-        from coremargin.maths.margin import ratio
         from coremargin.models.soft_ellipsoid import SoftEllipsoidModel
-        from coremargin.problems.common.model import record_of, transform_arrays
+        from coremargin.problems.common.model import transform_arrays
         from coremargin.problems.ellipsoid.block_bounds import unit_ball
 
         source, frame, known, d = problem.source, state.frame, np.isfinite(state.upper), problem.source.features
@@ -126,13 +126,7 @@ class SoftEllipsoidKind(OneModel[SoftEllipsoidJob, "SoftEllipsoid", "SoftEllipso
             upper=state.upper,
             kind="volume_radius",
         )
-        about: dict[str, Any] = {"rank": frame.rank or d}
-        if problem.only is not None:
-            about["only"] = problem.enclosed.label
-        record = record_of(source, None, found, self.name, job.parameters(), len(state.named_ids), **about)
-        certificate = record["certificate"]
-        if certificate["ratio"] is not None:
-            certificate["ratio"] = ratio(state.lower, state.upper) ** frame.rank
+        record = record_of_ellipsoid(self.name, job, problem, frame, found, len(state.named_ids))
         best = reference = unit_ball(d)  # of a run that ended before anything was solved, which claims nothing
         if frame.rank:
             best, reference = state.best.of_frame(frame), state.reference.of_frame(frame)
@@ -146,13 +140,7 @@ class SoftEllipsoidKind(OneModel[SoftEllipsoidJob, "SoftEllipsoid", "SoftEllipso
             "alpha": state.named_weights,
             "coreset_ids": state.named_ids,
         }
-        if 0 < frame.rank < frame.features:
-            numbers |= {
-                "span_columns": frame.columns,
-                "span_slopes": frame.slopes,
-                "span_offsets": frame.offsets,
-                "span_residuals": state.residual,
-            }
+        numbers |= span_arrays(frame, state.residual)
         none = np.zeros((len(state.named_ids), 0))  # the verifier reads these rows from the store
         return SoftEllipsoidModel(record, numbers | transform_arrays(source), as_kept(source, state.named_ids, none))
 
@@ -162,18 +150,7 @@ class SoftEllipsoidKind(OneModel[SoftEllipsoidJob, "SoftEllipsoid", "SoftEllipso
 
     def facts(self, problem: SoftEllipsoid, state: SoftEllipsoidState) -> dict[str, Any]:
         """Why the run ended, and the histogram of levels of the last scan."""
-        from coremargin.problems.common.result import STOPPED
-
-        return {
-            "reason": {**STOPPED, "stalled": _STALLED}.get(state.status, state.status),
-            "share_outside": state.share_outside,
-            "weighted": bool(problem.source.chunks) and problem.source.weights(0) is not None,
-            **describe_distances(problem.enclosed, state, "final"),
-        }
-
-    def rows_meant(self, model: SoftEllipsoidModel) -> str:
-        """All rows, or those of a class."""
-        return describe_enclosed(model)
+        return describe_soft_run(problem.enclosed, state, stalled=describe_full_memory("surface"))
 
     def report(self, folder: Path, name: str) -> str:
         """The HTML page of a model."""

@@ -27,12 +27,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.data.parts import parts_of
 from coremargin.data.view import bytes_read
 from coremargin.engine.memory_need import MemoryNeed
 from coremargin.engine.problem import BaseProblem, CannotWarmStart, Round
-from coremargin.errors import BadRow, StoreError, UsageError
-from coremargin.maths.compact import concatenate_and_free
+from coremargin.errors import BadRow, UsageError
 from coremargin.maths.enclosing_ellipsoid import (
     Ellipsoid,
     Frame,
@@ -43,7 +41,7 @@ from coremargin.maths.enclosing_ellipsoid import (
     volume_radius,
 )
 from coremargin.maths.margin import Array, gamma
-from coremargin.maths.rows import dense, take, tiles
+from coremargin.maths.rows import dense, tiles
 from coremargin.maths.soft_ball import best_square
 from coremargin.maths.soft_ellipsoid import (
     dual_bound,
@@ -55,14 +53,12 @@ from coremargin.maths.soft_ellipsoid import (
     sum_of_squares,
     weights_by_rank,
 )
-from coremargin.maths.stopping import may_stop
-from coremargin.problems.ball.enclosing_ball import BINS
 from coremargin.problems.common.classes import check_scale
-from coremargin.problems.common.sample import SAMPLE_BYTES, SAMPLE_SHARE, sample_chunks
+from coremargin.problems.common.sample import SAMPLE_BYTES, SAMPLE_SHARE
 from coremargin.problems.common.state_arrays import part_from_arrays, state_from_arrays, state_to_arrays
 from coremargin.problems.ellipsoid.enclosing_ellipsoid import solver_bytes
-from coremargin.problems.one_class.rows import EnclosedRows, enclosed
-from coremargin.problems.soft_ball.soft_ball import SMALLEST_TOTAL, box_of, square_of_mass
+from coremargin.problems.one_class.rows import BINS, EnclosedRows
+from coremargin.problems.one_class.soft import box_of, check_share, square_of_mass
 from coremargin.problems.soft_ellipsoid.probe import SurfaceProbe, SurfaceSummary
 from coremargin.spec import format_size
 
@@ -149,18 +145,8 @@ class SoftEllipsoid(BaseProblem[SoftEllipsoidState, SurfaceSummary]):
 
         Raises LabelError, StoreError, UsageError.
         """
-        self.enclosed.check()
-        source, rows = self.source, self.enclosed.count
-        if self.nu < 1.0 / rows:
-            raise UsageError(
-                f"nu: expected at least 1/n for n = {rows:,} rows, found {self.nu!r}, which lets no row lie outside: "
-                f"that is the ellipsoid of least volume; leave nu out"
-            )
-        if self.box == math.inf:
-            raise StoreError(
-                f"{source.name}: expected weights that sum up to {SMALLEST_TOTAL} / nu or more, found smaller "
-                "ones, of which float64 has no reciprocal; multiply all of them by one number"
-            )
+        check_share(self.enclosed, self.nu, "the ellipsoid of least volume")
+        source = self.source
         most = source.features
         while most > 1 and max(_step_bytes(most, LEAST_EACH * _numbers(most)), solver_bytes(most)) > self.memory_bytes:
             most -= 1
@@ -179,7 +165,7 @@ class SoftEllipsoid(BaseProblem[SoftEllipsoidState, SurfaceSummary]):
     @cached_property
     def box(self) -> float:
         """C of a row of weight 1: 1 / (nu sum_i s_i); infinite for weights that ``check`` refuses."""
-        return box_of(self.source, self.enclosed, self.nu)
+        return box_of(self.enclosed, self.nu)
 
     # Sizes
 
@@ -198,12 +184,10 @@ class SoftEllipsoid(BaseProblem[SoftEllipsoidState, SurfaceSummary]):
             rows //= 2
         return max(rows, LEAST_EACH * numbers)
 
-    @property
+    @cached_property
     def sample_chunks(self) -> list[int]:
         """The chunks that are read before the first scan."""
-        codes = () if self.enclosed.code is None else (self.enclosed.code,)
-        limit = min(self.sample_bytes, self.memory_bytes // 4)
-        return sample_chunks(self.source, codes, self.sample_share, limit)
+        return self.enclosed.sample_chunks(self.sample_share, min(self.sample_bytes, self.memory_bytes // 4))
 
     @property
     def reads_again(self) -> bool:
@@ -249,16 +233,7 @@ class SoftEllipsoid(BaseProblem[SoftEllipsoidState, SurfaceSummary]):
         """Solve the rows of a sample. Raises BadRow for rows whose squares overflow, and if all rows are equal."""
         source, chunks = self.source, self.sample_chunks
         check_scale(source)
-        rows, weights = [], []
-        for chunk in chunks:
-            may_stop()
-            for part in parts_of(source, chunk):
-                mine = np.flatnonzero(enclosed(part.codes, part.weights, self.enclosed.code))
-                rows.append(take(part.rows, mine))
-                weights.append(np.ones(len(mine)) if part.weights is None else part.weights[mine])
-        sample, sizes = concatenate_and_free(rows), np.concatenate(weights)
-        if not sizes.sum() > 0:
-            raise StoreError(f"{source.name}: expected rows of weight above 0 in a sample; raise the option sample")
+        sample, sizes = self.enclosed.read(chunks)
         spans = [source.span(chunk) for chunk in chunks]
         state = replace(
             self.unsolved(),
@@ -272,10 +247,9 @@ class SoftEllipsoid(BaseProblem[SoftEllipsoidState, SurfaceSummary]):
         frame = frame_of(rows, self.source.dtype)
         if not frame.rank:
             if whole:
-                which = "all rows" if self.only is None else f"all rows of class {self.only!r}"
                 raise BadRow(
-                    f"{self.source.name}: expected rows that differ, found that {which} are equal: no ellipsoid around "
-                    f"them has a volume"
+                    f"{self.source.name}: expected rows that differ, found that {self.enclosed} are equal: no "
+                    f"ellipsoid around them has a volume"
                 )
             one = Ellipsoid(np.zeros(0), np.zeros((0, 0)))
             return replace(
