@@ -168,9 +168,9 @@ def test_a_relative_margin_bounds_the_decision_values(cancer: tuple[np.ndarray, 
     assert np.abs(decisions).max() <= 2.0 * (1 + 1e-12)
     value = hinge_value(X, y, bounded.coef_[0], bounded.intercept_[0], 0.1)
     assert bounded.certificate_.lower <= value <= bounded.certificate_.upper
-    walls = bounded.model_.coreset_ids[bounded.model_.alpha < 0]
-    assert len(walls)
-    assert set(walls.tolist()) <= set(bounded.support_.tolist())
+    at_bound = bounded.model_.coreset_ids[bounded.model_.alpha < 0]
+    assert len(at_bound)
+    assert set(at_bound.tolist()) <= set(bounded.support_.tolist())
     bounded.model_.save(tmp_path / "m")
     again: Any = coremargin.load(tmp_path / "m")
     np.testing.assert_array_equal(again.predict(X), bounded.predict(X))

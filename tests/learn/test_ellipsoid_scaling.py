@@ -23,6 +23,7 @@ from coremargin.errors import BadRow, DataError, RunError, UsageError
 from coremargin.learn.train import train_job
 from coremargin.maths.scaling import Metric
 from coremargin.models.model import Model
+from coremargin.problems.kernel.report import field_of
 from coremargin.problems.registry import new_job
 from coremargin.verify.examine import examine
 
@@ -375,6 +376,25 @@ def test_exports_predict_the_same(rng: np.random.Generator, options: dict[str, A
     session = runtime.InferenceSession(model.to_onnx().SerializeToString())
     labels = session.run(None, {"X": X})[0]
     np.testing.assert_array_equal(labels, model.predict(X))
+
+
+def test_machines_with_a_kernel_are_drawn_around_rows_as_they_are(rng: np.random.Generator, tmp_path: Path) -> None:
+    """Not in the metric, from which rows of two columns are restored; not of rows on a line."""
+    X, y = _slanted(rng, n=120, d=2)
+    asked: dict[str, Any] = {"scaling": "ellipsoid", "kernel": "rbf", "gamma": 0.5, "loss": "hinge"}
+    for rows in (X, np.column_stack([X[:, 0], 2 * X[:, 0]])):
+        coremargin.ingest(rows, tmp_path / "s", labels=y, dtype="float64", overwrite=True)
+        model: Any = coremargin.train(tmp_path / "s", out=tmp_path / "m", overwrite=True, **asked)
+        field = field_of(tmp_path / "m", model.record)
+        assert ("<h2>The boundary</h2>" in (tmp_path / "m" / "report.html").read_text()) == (field is not None)
+        if rows is not X:
+            assert field is None
+            continue
+        assert field is not None
+        np.testing.assert_allclose(field.points, X[model.coreset_ids[model.carriers]], rtol=1e-12)
+        middle = len(field.y) // 2
+        grid = np.column_stack([field.x, np.full(len(field.x), field.y[middle])])
+        np.testing.assert_allclose(field.values[middle], model.decision_function(grid))
 
 
 def test_metric_of_two_columns() -> None:

@@ -1,4 +1,4 @@
-"""The solver of a relative margin: its value is that of daqp, its duals are dual weights, its walls hold."""
+"""The solver of a relative margin: its value is that of daqp, its duals are dual weights, its bound holds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_the_value_is_that_of_daqp(bound: float, cost: float, *, intercept: bool
     assert value == pytest.approx(value_by_daqp(X, y, costs, bound, intercept=intercept), rel=1e-8)
     assert np.abs(z @ found.point).max() <= bound * (1 + 1e-8)
     g = found.duals.copy()
-    np.subtract.at(g, found.walls, found.pushes * found.sides * y[found.walls])
+    np.subtract.at(g, found.active, found.multipliers * found.sides * y[found.active])
     vector = (g * y) @ z
     assert abs(vector[-1]) <= 1e-8 * np.abs(g).sum()
     assert phi(g, costs, bound).sum() - 0.5 * vector[:3] @ vector[:3] == pytest.approx(value, rel=1e-8)
@@ -39,13 +39,13 @@ def test_phi_is_the_least_of_the_loss_and_a_line() -> None:
         assert float(phi(np.array([g]), np.array([cost]), bound)[0]) == pytest.approx(least, abs=1e-3)
 
 
-def test_walls_are_found_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_beyond_the_bound_are_found_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beginning with few, those that turn out to be needed follow, and the minimum is the same."""
     X, y = noisy(3, 400, 5)
     z = np.column_stack([X, np.ones(400)])
     pieces = Pieces(np.append(np.ones(5), 0.0), np.zeros(6), z * y[:, None], np.ones(400), np.full(400, 0.1))
     whole = minimise_within(pieces, z, np.ones(6), 1.2)
-    monkeypatch.setattr("coremargin.maths.relative_margin.FIRST_WALLS", 3)
+    monkeypatch.setattr("coremargin.maths.relative_margin.FIRST_CONSTRAINED", 3)
     found = minimise_within(pieces, z, np.ones(6), 1.2)
     assert found.within
     assert found.point == pytest.approx(whole.point, abs=1e-7)

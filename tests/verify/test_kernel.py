@@ -191,6 +191,16 @@ def test_values_are_not_claimed_of_rows_beyond_the_bound(specimens: Specimens, t
     assert "relative margin" in refused(specimen, tmp_path / "m", None, change)
 
 
+def test_a_machine_without_a_bound_does_not_pass_as_one_that_keeps_it(specimens: Specimens, tmp_path: Path) -> None:
+    """Its bounds hold for a relative margin too, which it hides by claiming nothing of its column."""
+
+    def change(arrays: Arrays) -> None:
+        arrays["lowers"][:] = arrays["uppers"][:] = np.nan
+
+    found = refused(specimens["kernel-hinge"], tmp_path / "m", entry("parameters.relative_margin", 1.05), change)
+    assert found == {"relative margin"}
+
+
 def test_one_column_that_is_not_proven_is_not_hidden_by_others(specimens: Specimens, tmp_path: Path) -> None:
     """Sums that are good enough, of columns of which one is not."""
 

@@ -16,7 +16,7 @@ from coremargin.data.external_arrays import LazySource
 from coremargin.engine.default_memory import memory_of
 from coremargin.errors import UsageError
 from coremargin.estimators.class_weights import weighs_rows
-from coremargin.estimators.client import HoldsClient
+from coremargin.estimators.client import ClientMixin
 from coremargin.estimators.history import rows_that_fit
 from coremargin.estimators.inputs import source_of
 from coremargin.estimators.partial_fit import PartialFitMixin
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from coremargin.models.fleet import AnyModel
 
 
-class MarginCoresetClassifier(HoldsClient, PartialFitMixin, PredictMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+class MarginCoresetClassifier(ClientMixin, PartialFitMixin, PredictMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Linear support vector machine with a certificate of its duality gap.
 
     Minimises 1/2 ||w||^2 + C sum_i s_i loss(y_i (w.x_i + b)) with an unpenalised intercept, the problem of

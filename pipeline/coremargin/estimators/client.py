@@ -7,7 +7,7 @@ import os
 from typing import Any, Self
 
 
-class HoldsClient:
+class ClientMixin:
     """Clones share the client; pickles have None in its place, as the cluster may be gone when they are loaded."""
 
     cluster: Any
@@ -16,7 +16,7 @@ class HoldsClient:
         without = copy.copy(self)
         without.cluster = None
         # of the copy: scikit-learn's own clone copies every parameter
-        found: Self = super(HoldsClient, without).__sklearn_clone__()  # type: ignore[misc]  # of BaseEstimator
+        found: Self = super(ClientMixin, without).__sklearn_clone__()  # type: ignore[misc]  # of BaseEstimator
         found.cluster = self.cluster
         return found
 

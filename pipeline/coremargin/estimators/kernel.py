@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 
 from coremargin.argument_names import named_arguments
 from coremargin.errors import UsageError
-from coremargin.estimators.client import HoldsClient
+from coremargin.estimators.client import ClientMixin
 from coremargin.estimators.inputs import source_of
 from coremargin.estimators.prediction import PredictMixin
 from coremargin.estimators.support import ADVICE, present, refuse_several, warn_unproven
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from coremargin.models.kernel import KernelModel
 
 
-class KernelCoresetClassifier(HoldsClient, PredictMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+class KernelCoresetClassifier(ClientMixin, PredictMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Kernel support vector machine with a certificate of its duality gap, trained from memory or from disk.
 
     Minimises 1/2 ||f||^2 + C sum_i s_i loss(y_i (f(x_i) + b)) over functions f of the kernel, as ``SVC`` does, or

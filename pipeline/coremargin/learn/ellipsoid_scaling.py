@@ -143,8 +143,8 @@ def fit_ellipsoid(
     if not is_certified(lower, upper, EPSILON, rank):
         raise RunError(
             f"{source.name}: scaling 'ellipsoid': no ellipsoid of these rows is proven to have the least volume to "
-            f"{EPSILON:g} (volume radii {lower:.9g} and {upper:.9g}): some columns almost depend on others; leave them "
-            f"out, or choose scaling 'standard'"
+            f"{EPSILON:g} (volume radii {lower:.9g} and {upper:.9g}): some columns almost depend on others, or lie too "
+            f"far from 0 for their range; leave them out, subtract a constant from them, or choose scaling 'standard'"
         )
     axes = math.sqrt(rank) * given.volume_radius / upper * given.factor
     arrays = dict(model.numbers)

@@ -1,4 +1,4 @@
-"""The hinge with walls: the decision values of all rows stay within a bound (Shivaswamy, Jebara 2010).
+"""The hinge loss with bounded decision values (Shivaswamy, Jebara 2010).
 
     minimise 1/2 ||w||^2 + sum_i c_i max(0, 1 - y_i f_i)     subject to |f_i| <= B,     f = w.x + b,  B > 1
 
@@ -29,9 +29,9 @@ Array = NDArray[np.float64]
 STEPS, IDLE, FITTING = 150, 10, 1e-3
 #: Largest relative residual of the hypothesis as the sum of the duals.
 RESIDUAL = 1e-9
-#: Walls of each side to begin with, and rows that become walls in one of TURNS turns; rows beyond the bound by less
-#: than the share BEYOND do not, and those with less than the share LIGHT of the largest weight of any row have none.
-FIRST_WALLS, TURNS, BEYOND, LIGHT = 500, 12, 1e-8, 1e-8
+#: Rows of each side that are constrained at first, and the most that each of TURNS turns adds; rows beyond the bound by
+#: less than the share BEYOND are not added. A multiplier below the share LIGHT of the largest weight of any row is 0.
+FIRST_CONSTRAINED, TURNS, BEYOND, LIGHT = 500, 12, 1e-8, 1e-8
 
 
 @dataclass(frozen=True)
@@ -175,52 +175,53 @@ def _advance(model: Pieces, now: _Iterate, primal_residual: Array, dual_residual
 
 
 @dataclass(frozen=True)
-class Walled:
-    """The minimiser p (p,) of pieces within walls, their duals (m,), and the walls that carry weight.
+class BoundedMinimum:
+    """The minimiser p (p,) of pieces, their duals (m,), and the rows that the bound holds back.
 
-    walls (k,): positions of the rows; sides (k,): 1 at f = B, -1 at f = -B; pushes (k,) > 0: their weights, by which
-    g y of the row is lower on side 1 and higher on side -1. within: whether no row lies beyond a wall.
+    active (k,): positions of these rows; sides (k,): 1 at f = B, -1 at f = -B; multipliers (k,) > 0: of their
+    constraints, by which g y of the row is lower on side 1 and higher on side -1. within: whether all rows keep the
+    bound.
     """
 
     point: Array
     duals: Array
-    walls: NDArray[np.intp]
+    active: NDArray[np.intp]
     sides: Array
-    pushes: Array
+    multipliers: Array
     within: bool
 
 
-def minimise_within(pieces: Pieces, rows: Array, start: Array, bound: float, tolerance: float = 1e-9) -> Walled:
+def minimise_within(pieces: Pieces, rows: Array, start: Array, bound: float, tolerance: float = 1e-9) -> BoundedMinimum:
     """Minimise pieces subject to |rows p| <= bound for rows (n, p), of which few will lie at the bound.
 
-    start (p,): the rows with the largest and smallest values there are the first walls; rows that turn out to lie
-    beyond the bound follow.
+    start (p,): the rows with the largest and smallest values there are constrained first; rows that turn out to
+    lie beyond the bound follow.
     """
     decisions = rows @ start
     order = np.argsort(decisions, kind="stable")
-    walls = np.concatenate([order[-FIRST_WALLS:], order[:FIRST_WALLS]])
-    sides = np.repeat([1.0, -1.0], [len(order[-FIRST_WALLS:]), len(order[:FIRST_WALLS])])
+    constrained = np.concatenate([order[-FIRST_CONSTRAINED:], order[:FIRST_CONSTRAINED]])
+    sides = np.repeat([1.0, -1.0], [len(order[-FIRST_CONSTRAINED:]), len(order[:FIRST_CONSTRAINED])])
     turn = 0
     while True:
         turn += 1
         every = Pieces(
             pieces.metric,
             pieces.linear,
-            np.concatenate([pieces.rows, (-sides / bound)[:, None] * rows[walls]]),
-            np.concatenate([pieces.targets, np.full(len(walls), -1.0)]),
-            np.concatenate([pieces.costs, np.full(len(walls), np.inf)]),
+            np.concatenate([pieces.rows, (-sides / bound)[:, None] * rows[constrained]]),
+            np.concatenate([pieces.targets, np.full(len(constrained), -1.0)]),
+            np.concatenate([pieces.costs, np.full(len(constrained), np.inf)]),
         )
         point, a = minimise_pieces(every, tolerance)
         decisions = rows @ point
         beyond = np.abs(decisions) > bound * (1.0 + BEYOND)
         known = np.zeros((len(rows), 2), bool)
-        known[walls, (sides > 0).astype(np.intp)] = True
+        known[constrained, (sides > 0).astype(np.intp)] = True
         fresh = np.flatnonzero(beyond & ~np.where(decisions > 0, known[:, 1], known[:, 0]))
         if not len(fresh) or turn == TURNS:
             break
-        if len(fresh) > FIRST_WALLS:
-            fresh = fresh[np.argsort(-np.abs(decisions[fresh]), kind="stable")[:FIRST_WALLS]]
-        walls, sides = np.concatenate([walls, fresh]), np.concatenate([sides, np.sign(decisions[fresh])])
-    duals, pushes = a[: len(pieces.costs)], a[len(pieces.costs) :] / bound
-    heavy = np.flatnonzero(pushes > LIGHT * max(pushes.max(initial=0.0), duals.max(initial=0.0)))
-    return Walled(point, duals, walls[heavy], sides[heavy], pushes[heavy], not beyond.any())
+        if len(fresh) > FIRST_CONSTRAINED:
+            fresh = fresh[np.argsort(-np.abs(decisions[fresh]), kind="stable")[:FIRST_CONSTRAINED]]
+        constrained, sides = np.concatenate([constrained, fresh]), np.concatenate([sides, np.sign(decisions[fresh])])
+    duals, multipliers = a[: len(pieces.costs)], a[len(pieces.costs) :] / bound
+    active = np.flatnonzero(multipliers > LIGHT * max(multipliers.max(initial=0.0), duals.max(initial=0.0)))
+    return BoundedMinimum(point, duals, constrained[active], sides[active], multipliers[active], not beyond.any())

@@ -134,6 +134,10 @@ def test_several_classes_values_of_c_and_folds_are_each_proven(tmp_path: Path) -
     asked = ASKED | {"C": [0.5, 2.0], "epsilon": 1e-6}
     fleet: Any = coremargin.train(tmp_path / "t", out=tmp_path / "f", **asked, folds=2)
     assert coremargin.verify(tmp_path / "f", tmp_path / "t").ok
+    page = (tmp_path / "f" / "report.html").read_text()
+    assert page.count("with decision values from \u22121.3 to 1.3") == 2
+    shown = CliRunner().invoke(main, ["show", str(tmp_path / "f")]).output
+    assert "decision values of the rows of each model from -1.3 to 1.3" in shown
     alone: Any = coremargin.train(tmp_path / "t", **ASKED, epsilon=1e-6)
     (member,) = fleet.at(C=2.0).deciders()
     assert member.certificate.upper == pytest.approx(alone.certificate.upper, rel=1e-5)

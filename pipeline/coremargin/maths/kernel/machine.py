@@ -201,13 +201,16 @@ def _newton_direction(matrix: NDArray[Any], side: Side, free: NDArray[np.intp], 
 
 def dual_gradient(matrix: NDArray[Any], side: Side, duals: Array) -> Array:
     """Gradient (p,) of the dual, computed from the duals: the one that steps update accumulates rounding errors."""
-    used = np.flatnonzero(duals)
-    weights = (duals * side.signs)[used]
-    sums = np.zeros(len(duals))
+    return np.asarray(side.signs * kernel_sums(matrix, duals * side.signs) + side.ridge * duals - side.gains)
+
+
+def kernel_sums(matrix: NDArray[Any], weights: Array) -> Array:
+    """Sums (p,) over the rows of a kernel matrix with these weights (p,), in float64."""
+    used, sums = np.flatnonzero(weights), np.zeros(len(weights))
     for first in range(0, len(used), 1024):
-        part = slice(first, first + 1024)
-        sums += matrix[used[part], : len(duals)].T.astype(np.float64, copy=False) @ weights[part]
-    return np.asarray(side.signs * sums + side.ridge * duals - side.gains)
+        part = used[first : first + 1024]
+        sums += matrix[part, : len(weights)].T.astype(np.float64, copy=False) @ weights[part]
+    return sums
 
 
 def _evaluate(side: Side, duals: Array, sums: Array, gradient: Array, endless: float) -> Solution:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
 from coremargin.maths.jit import Compiled, jit
-from coremargin.maths.kernel.machine import FLAT, MOST_FREE, REGULAR, Side, Solution
+from coremargin.maths.kernel.machine import FLAT, MOST_FREE, REGULAR, Side, Solution, kernel_sums
 from coremargin.maths.relative_margin import phi
 from coremargin.maths.stopping import may_stop
 
@@ -43,7 +43,7 @@ def solve_within(matrix: NDArray[Any], side: Side, duals: Array, tolerance: floa
 
     The solution's value is that of f + b times its ``scale``, and its bound is D(scale g).
     """
-    rows, violation = np.stack([side.signs, side.costs, duals, weighted_sums(matrix, side.signs * duals)]), VIOLATION
+    rows, violation = np.stack([side.signs, side.costs, duals, kernel_sums(matrix, side.signs * duals)]), VIOLATION
     while True:
         progress = _reduce_violation(matrix, side, rows, violation, max(GAIN, PART * tolerance))
         found = _evaluate(side, rows)
@@ -51,15 +51,6 @@ def solve_within(matrix: NDArray[Any], side: Side, duals: Array, tolerance: floa
         if proven or not progress or violation <= LEAST_VIOLATION:
             return found
         violation /= SHARPER
-
-
-def weighted_sums(matrix: NDArray[Any], weights: Array) -> Array:
-    """Sums (p,) over the rows of a kernel matrix with these weights (p,), in float64."""
-    used, sums = np.flatnonzero(weights), np.zeros(len(weights))
-    for first in range(0, len(used), 1024):
-        part = used[first : first + 1024]
-        sums += matrix[part, : len(weights)].T.astype(np.float64, copy=False) @ weights[part]
-    return sums
 
 
 def _reduce_violation(matrix: NDArray[Any], side: Side, rows: Array, violation: float, least: float) -> bool:
@@ -72,7 +63,7 @@ def _reduce_violation(matrix: NDArray[Any], side: Side, rows: Array, violation: 
     for _ in range(SWEEPS):
         may_stop()
         steps, left = step(matrix, rows, side.bound, unit, violation, STEPS)
-        rows[3] = weighted_sums(matrix, rows[0] * rows[2])  # the steps' own sums accumulate rounding errors
+        rows[3] = kernel_sums(matrix, rows[0] * rows[2])  # the steps' own sums accumulate rounding errors
         if steps < STEPS:
             return bool(left <= violation)
         _newton(matrix, side.bound, rows, intercept=side.intercept)
@@ -118,7 +109,7 @@ def _newton(matrix: NDArray[Any], bound: float, rows: Array, *, intercept: bool)
         step = min(1.0, float(reach.min()))
         stopped = reach <= step
         duals[free] = np.where(stopped, ends, own + step * change)
-        sums[:] = weighted_sums(matrix, signs * duals)
+        sums[:] = kernel_sums(matrix, signs * duals)
         if step == 1.0:
             return
         free = free[~stopped]

@@ -9,7 +9,7 @@ from coremargin.report.numbers import NO_BREAK, SCALINGS, percent_up, plain_boun
 from coremargin.report.text import explain_coreset, facts, listed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     import numpy as np
@@ -222,9 +222,16 @@ class RelativeValueClaims(ValueClaims):
 
     def describe(self, model: SingleModel, rows: str) -> Pairs:
         """Adds the bound."""
-        bound = model.parameters["relative_margin"]
         loss, *others = super().describe(model, rows)
-        return [loss, ("relative margin", f"decision values of {rows} from -{bound:g} to {bound:g}"), *others]
+        return [loss, *describe_relative_margin(model.parameters, rows), *others]
+
+
+def describe_relative_margin(parameters: Mapping[str, Any], rows: str) -> Pairs:
+    """The bound of a relative margin, if there is one; rows: those whose decision values keep it."""
+    bound = parameters.get("relative_margin")
+    if bound is None:
+        return []
+    return [("relative margin", f"decision values of {rows} from -{bound:g} to {bound:g}")]
 
 
 MARGIN, VALUE, RELATIVE_VALUE = MarginClaims(), ValueClaims(), RelativeValueClaims()

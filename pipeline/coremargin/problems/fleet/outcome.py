@@ -14,7 +14,7 @@ from coremargin.formats.fleet_record import FORMAT, VERSION, fleet_status
 from coremargin.models.fleet import FleetModel, shown
 from coremargin.models.fleet_record import chosen, evaluation, named, setting_of, validation
 from coremargin.models.user_kernel import terms_of
-from coremargin.problems.common.messages import describe_maps, describe_store
+from coremargin.problems.common.messages import describe_maps, describe_relative_margin, describe_store
 from coremargin.problems.common.model import model_of
 from coremargin.problems.common.result import STOPPED
 from coremargin.problems.hard.generalization import fleet_generalization
@@ -189,7 +189,9 @@ def describe_verdict(
     statuses = [entry["status"] for entry in fleet.record["members"]]
     if set(statuses) == {"certified"}:
         models = count(len(statuses), "model")
-        proven = f"certified: all {models} are proven to be within {epsilon} of the best possible."
+        bound = fleet.parameters.get("relative_margin")
+        within = "" if bound is None else f" with decision values from -{bound:g} to {bound:g}"
+        proven = f"certified: all {models} are proven to be within {epsilon} of the best possible{within}."
     else:
         counts = ", ".join(
             f"{statuses.count(status):,} {status.replace('_', ' ')}" for status in dict.fromkeys(sorted(statuses))
@@ -243,6 +245,7 @@ def describe_models(path: Path, fleet: FleetModel, made: Sequence[tuple[str, str
         ("rows", f"{fleet.rows:,} of {fleet.features:,} features, {record['dtype']}"),
         *describe_maps(fleet.row_maps),
         *([("kernel", f"a function: {terms}")] if (terms := terms_of(fleet.parameters)) else []),
+        *describe_relative_margin(fleet.parameters, "the rows of each model"),
         *describe_store(fleet),
         ("software", ", ".join(f"{name} {version}" for name, version in record["software"].items())),
         *made,

@@ -61,8 +61,10 @@ def render(
     costs, gammas = ([one for one in dict.fromkeys(own) if one is not None] for own in zip(*settings, strict=True))
     confusion, held_out = _confusion_at(fleet["evaluations"] or _as_read(run, len(labels)), chosen)
     statuses = [member["status"] for member in fleet["members"]]
+    bound = view["parameters"].get("relative_margin")
     view |= {
         "soft": view["parameters"].get("loss") is not None,
+        "within": "" if bound is None else f" with decision values from \u2212{bound:g} to {bound:g}",
         "costs": costs,
         "gammas": gammas,
         "chosen": chosen[0],

@@ -427,7 +427,7 @@ class KernelMargin(BaseProblem[KernelState, KernelSummary]):
             scales=np.array(SCALES if np.isfinite(self.bound) else SCALES[:1]),
             class_of=class_index(self.codes),
             worth=worth,
-            wall_worth=worth * self.total_c,  # about what scaling all of f back costs
+            excess_worth=worth * self.total_c,  # about what scaling all of f back costs
             keep=min(source.chunk_rows, -(-UNEVEN * self._most_new_rows(state) // max(1, chunks))),
             known=np.sort(state.working_set.ids),
             dtype=source.dtype.name,

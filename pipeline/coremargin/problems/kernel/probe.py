@@ -101,7 +101,7 @@ class KernelProbe:
     """The query of a scan: the decision functions of all columns, and how candidates are chosen.
 
     scales (s,): of the functions whose losses are summed, the first of them 1. class_of: label code -> class. worth
-    (k,): the weight of a column's losses in the scores of candidates, 0 for columns that are done; wall_worth (k,):
+    (k,): the weight of a column's losses in the scores of candidates, 0 for columns that are done; excess_worth (k,):
     that of the share by which a row exceeds the bound of a relative margin. keep: the most candidates of a chunk.
     known: sorted ids of the working set.
     """
@@ -111,7 +111,7 @@ class KernelProbe:
     scales: Array
     class_of: NDArray[np.int32]
     worth: Array
-    wall_worth: Array
+    excess_worth: Array
     keep: int
     known: NDArray[np.int64]
     dtype: str
@@ -158,7 +158,7 @@ class KernelProbe:
         with np.errstate(over="ignore", invalid="ignore"):
             scores = (np.maximum(slack - errors, 0.0) if columns.loss is None else lost) @ self.worth
             if np.isfinite(columns.bound):
-                scores += np.maximum(widest / columns.bound - 1.0, 0.0) @ self.wall_worth
+                scores += np.maximum(widest / columns.bound - 1.0, 0.0) @ self.excess_worth
             scores[np.isnan(scores)] = np.inf  # a loss that overflows, in a column that is done
         scaled = [weighted_losses(columns.loss, costs, (1.0 - scale * margins) + errors) for scale in self.scales[1:]]
         new = np.isin(data.ids, self.known, invert=True)

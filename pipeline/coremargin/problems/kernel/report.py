@@ -54,13 +54,17 @@ def field_of(folder: Path, record: Json) -> Field | None:
 def field_around(model: KernelModel | KernelBallModel, sides: NDArray[np.bool_]) -> Field | None:
     """The decision function of two features around the rows (m, 2) that carry it, which lie on these sides (m,).
 
-    None for rows that were divided by their lengths, which cannot be restored, and in the metric of an ellipsoid.
+    None for rows that scaling maps to fewer dimensions: these cannot be restored.
     """
     points, scaling = dense(model.expansion.rows), model.row_scaling
-    if scaling is not None and (scaling.shift is None or scaling.factor is None):
-        return None
     if scaling is not None:  # back to unscaled rows
-        points = points / scaling.factor.astype(float) + scaling.shift.astype(float)  # type: ignore[union-attr]
+        if scaling.metric is not None and len(scaling.metric.columns) == points.shape[1]:
+            shift, matrix = scaling.metric.affine()
+            points = np.linalg.solve(matrix.T, points.T).T + shift
+        elif scaling.shift is not None and scaling.factor is not None:
+            points = points / scaling.factor.astype(float) + scaling.shift.astype(float)
+        else:
+            return None
     some = np.linspace(0, len(points) - 1, min(MOST, len(points))).astype(int)
     x, y = extents(points)
     grid = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)

@@ -9,13 +9,13 @@ maths/relative_margin.py states the problem and its dual. The algorithm:
     rows nearest to the margin and those with the largest and smallest f, and sum up the far rows with a loss.
 3.  *Value.* Scaled by t = B / max |f|, the hypothesis keeps all rows within the bound. The losses are convex in t, so
     that those of two scales bound them at any scale between.
-4.  *Dual.* Far rows keep the dual weight of their side, c or 0; the driver solves the near rows exactly, with the rows
-    of large |f| as walls. For any such weights the dual value is exact, and no value is below it.
+4.  *Dual.* Far rows keep the dual weight of their side, c or 0; the driver solves the near rows exactly, while rows
+    of large |f| keep the bound. For any such weights the dual value is exact, and no value is below it.
 5.  *Next hypothesis.* The same solution, unless far rows would cross the margin there: then rows that stand for them
     have the loss of crossing, too.
 6.  *Warm start.* The hypothesis of an earlier commit takes the place of the sample's.
 
-A model names the rows whose dual weight is not that of their side: near rows, and walls.
+A model names the rows whose dual weight is not that of their side: near rows, and rows at the bound.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from coremargin.engine.memory_need import MemoryNeed
 from coremargin.engine.problem import CannotWarmStart, Round
 from coremargin.errors import UsageError
 from coremargin.maths.margin import Array, gamma, is_certified
-from coremargin.maths.relative_margin import Pieces, Walled, minimise_within, phi
+from coremargin.maths.relative_margin import BoundedMinimum, Pieces, minimise_within, phi
 from coremargin.maths.rows import dense
 from coremargin.problems.common.classes import c_per_class, check_scale, class_weights, two_classes
 from coremargin.problems.common.driver_rows import WorkingSet
@@ -291,16 +291,16 @@ class RelativeMargin(TwoClassProblem[RelativeMarginState, ProjectionSummary]):
             histogram=summary.histogram,
         )
         rows = with_ones(summary.sent.rows, intercept=self.intercept)
-        free = self._solve_sent(state.newest, summary, rows, guarded=False)
+        solved = self._solve_sent(state.newest, summary, rows, guarded=False)
         for negligible in NEGLIGIBLE:
-            state = self._with_dual(state, summary, rows, free, negligible)
+            state = self._with_dual(state, summary, rows, solved, negligible)
             if is_certified(state.dual, state.primal, self.epsilon):
                 return replace(state, status="certified")
         gap = state.primal - state.dual
         idle = 0 if known - gap > IDLE_SHARE * self.epsilon * state.primal else state.idle + 1
         widen = state.widen if gap <= SLOW * known and state.primal < before else self._wider(state)
-        point = free.point
-        if self._crosses(state.newest, point, summary, rows) or not free.within:
+        point = solved.point
+        if self._crosses(state.newest, point, summary, rows) or not solved.within:
             point = self._solve_sent(state.newest, summary, rows, guarded=True).point
         stuck = idle >= IDLE_SCANS or (np.array_equal(point, state.newest) and widen == state.widen)
         if stuck or not np.isfinite(point).all():
@@ -310,7 +310,7 @@ class RelativeMargin(TwoClassProblem[RelativeMarginState, ProjectionSummary]):
     def _wider(self, state: RelativeMarginState) -> int:
         return max(state.widen, min(2 * state.widen, WIDEST, int(self._room / self.near_rows)))
 
-    def _solve_sent(self, at: Array, summary: ProjectionSummary, rows: Array, *, guarded: bool) -> Walled:
+    def _solve_sent(self, at: Array, summary: ProjectionSummary, rows: Array, *, guarded: bool) -> BoundedMinimum:
         """The minimiser of the model of a scan at a hypothesis; guarded: far rows have a loss where they cross, too.
 
         rows (m, d + 1): those that the scan sent.
@@ -375,21 +375,26 @@ class RelativeMargin(TwoClassProblem[RelativeMarginState, ProjectionSummary]):
         return replace(state, best=scale * at, primal=value, scale=scale)
 
     def _with_dual(
-        self, state: RelativeMarginState, summary: ProjectionSummary, rows: Array, free: Walled, negligible: float
+        self,
+        state: RelativeMarginState,
+        summary: ProjectionSummary,
+        rows: Array,
+        solved: BoundedMinimum,
+        negligible: float,
     ) -> RelativeMarginState:
-        """With the bound of the solved weights, if it is the best so far; negligible: a share as in NEGLIGIBLE."""
+        """With the bound of these dual weights, if it is the best so far; negligible: a share as in NEGLIGIBLE."""
         signs, costs, by_side = summary.sent.signs, summary.costs, summary.by_side
-        if not np.isfinite(free.point).all() or not np.isfinite(free.duals).all():
+        if not np.isfinite(solved.point).all() or not np.isfinite(solved.duals).all():
             return state
         margins, error = signs * (rows @ state.newest), self._decision_error(state.newest)
-        solved, limits = free.duals, costs[summary.near]
-        largest = min(float(solved.max(initial=0.0)), float(limits.max(initial=0.0)))
-        solved = np.where(solved < negligible * largest, 0.0, solved)
-        solved = np.where(solved > (1.0 - negligible) * limits, limits, solved)
-        # A row that is a wall has a weight of its own, whose sum with that of its side the model names.
+        duals, limits = solved.duals, costs[summary.near]
+        largest = min(float(duals.max(initial=0.0)), float(limits.max(initial=0.0)))
+        duals = np.where(duals < negligible * largest, 0.0, duals)
+        duals = np.where(duals > (1.0 - negligible) * limits, limits, duals)
+        # A multiplier of the bound adds to the dual weight of the row, and the model names the sum.
         weights = by_side.copy()
-        weights[summary.near] = solved
-        np.subtract.at(weights, free.walls, free.pushes * free.sides * signs[free.walls])
+        weights[summary.near] = duals
+        np.subtract.at(weights, solved.active, solved.multipliers * solved.sides * signs[solved.active])
         if self.intercept and summary.near.any():
             inner = np.where(summary.near, np.minimum(weights, costs - weights), -np.inf)
             k = int(np.argmax(inner))  # whose margin is 1, so that a small change costs next to nothing
@@ -397,10 +402,10 @@ class RelativeMargin(TwoClassProblem[RelativeMarginState, ProjectionSummary]):
         # Near rows with the weight of their side, of which there is no doubt, need no name.
         likely = np.where(margins < 1.0, costs, 0.0)
         named = summary.near & ((weights != likely) | (np.abs(margins - 1.0) <= error))
-        named[free.walls] = True
+        named[solved.active] = True
         far_total = float(summary.far_total[0])
         unnamed_c = far_total + float(np.where(summary.near & ~named, weights, 0.0).sum())
-        in_sums = np.where(named, by_side, 0.0)  # of walls that the sums of far rows count by their side
+        in_sums = np.where(named, by_side, 0.0)  # of rows at the bound that the sums of far rows count by their side
         vector = summary.far_linear + ((weights - by_side) * signs) @ rows
         mass = unnamed_c + float(np.abs(weights[named]).sum() + in_sums.sum())
         unbalanced = (abs(float(vector[-1])) + BALANCE * mass) * self.intercept

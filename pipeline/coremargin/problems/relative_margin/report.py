@@ -54,7 +54,7 @@ def render(
         "class_weight": parameters.get("class_weight"),
         "gap": relative_gap(model.get("certificate") or {}),
         "bins": bins,
-        "walls": _walls(coreset, parameters),
+        "at_bound": int((np.asarray(coreset["alpha"], float) < 0).sum()),  # of their own class
         "scanned": any(row.get("kind") != "sample" for row in records),
     }
     drawn = charts.by_round(records, run, claims, of="value") | {"ruler": rulers.value(claims), "projections": None}
@@ -62,11 +62,6 @@ def render(
         drawn["projections"] = charts.drawings(charts.FULL, partial(draw_projections, bins, bound))
     view |= claims.view() | {"charts": drawn, "about": about, "influence": influence}
     return page.template("problems/relative_margin/report.html.j2").render(view)
-
-
-def _walls(coreset: Mapping[str, Any], parameters: Mapping[str, Any]) -> int | None:
-    """The number of rows that the bound holds back on their own side, whose dual weights are below 0."""
-    return None if not parameters else int((np.asarray(coreset["alpha"], float) < 0).sum())
 
 
 def projection_bins(projections: Json | None) -> list[MarginBin]:
