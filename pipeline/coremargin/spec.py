@@ -152,7 +152,11 @@ def convert(data: Mapping[str, Any], kind: type[T], *, where: str = "spec", base
         if wanted is Seconds:
             return Seconds(parse_seconds(value))
         if wanted is Path:
-            return _path(value, folder)
+            return resolve_path(value, folder)
+        if hasattr(wanted, "from_text"):
+            if not isinstance(value, str):
+                raise SpecError(f"expected text, found {value!r}")
+            return wanted.from_text(value, folder)
         if wanted is Location:
             try:
                 return _location(value, folder)
@@ -175,7 +179,8 @@ def dump(spec: Any) -> str:
     return tomli_w.dumps(_plain(spec))
 
 
-def _path(value: Any, folder: Path) -> Path:
+def resolve_path(value: Any, folder: Path) -> Path:
+    """The path that a spec means; folder: of relative ones. Raises UsageError."""
     if not isinstance(value, str):
         raise SpecError(f"not a path: {value!r}")
     path = local_path(value)
@@ -196,7 +201,7 @@ def _location(value: Any, folder: Path) -> Location:
         return location(given, options)
     if isinstance(value, Mapping):
         raise SpecError(f'not an address: {given!r}; expected address = "s3://bucket/rows.zarr" and options of it')
-    return Location(str(_path(given, folder)))
+    return Location(str(resolve_path(given, folder)))
 
 
 def _place(where: str, path: Sequence[str]) -> str:

@@ -21,6 +21,7 @@ import cloudpickle
 import dask
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from distributed import Client, LocalCluster
 from distributed.utils import key_split
 from sklearn.base import clone
@@ -29,6 +30,7 @@ from threadpoolctl import threadpool_info
 import coremargin
 from cluster_kit import worker_environment  # tests/faults is on the path
 from coremargin.active.campaign import Campaign
+from coremargin.cli import main
 from coremargin.data.maps import budget
 from coremargin.data.store import Store
 from coremargin.engine import cluster_scan
@@ -501,6 +503,26 @@ def test_many_bytes_are_sent_in_several_graphs(monkeypatch: pytest.MonkeyPatch, 
     found = run_scan(DaskExecutor(processes), source, probe, blocks)
     assert found.bits() == expected(source, probe, blocks).bits()
     assert max(graphs) == 1
+
+
+def test_job_files_with_an_address(separate: Client, rows: Path, alone: dict[str, bytes], tmp_path: Path) -> None:
+    """``cluster`` of a training job, and of a nightly job, may be the address of a scheduler."""
+    (tmp_path / "train.toml").write_text(
+        f'job = "train"\nstore = "{rows}"\nout = "m"\ncluster = "{separate.scheduler.address}"\n'
+        'block = "16 KiB"\nepsilon = 1e-6\nmemory = 20000\n'
+    )
+    ran = CliRunner().invoke(main, ["run", str(tmp_path / "train.toml"), "--quiet"])
+    assert ran.exit_code == 0, ran.output
+    assert exact(tmp_path / "m") == alone
+    nightly = f'job = "nightly"\nstore = "{rows}"\nregistry = "models"\n'
+    (tmp_path / "nightly.toml").write_text(f'{nightly}cluster = "{separate.scheduler.address}"\n[train]\n')
+    ran = CliRunner().invoke(main, ["run", str(tmp_path / "nightly.toml"), "--quiet"])
+    assert ran.exit_code == 0, ran.output
+    (tmp_path / "nightly.toml").write_text(f"{nightly}[train]\nepsilon = 1e-4\n")
+    words = ["run", str(tmp_path / "nightly.toml"), "--quiet", "--cluster", "tcp://127.0.0.1:1"]
+    ran = CliRunner().invoke(main, words)
+    assert ran.exit_code == 5
+    assert "no Dask scheduler answers at tcp://127.0.0.1:1" in ran.output
 
 
 def test_gateway_addresses() -> None:

@@ -20,7 +20,7 @@ import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias, cast
 
 from msgspec import Meta, field
 
@@ -39,6 +39,8 @@ THREADS_PER_WORKER = 8
 
 GATEWAY = "gateway://"
 ADDRESSES = ("tcp://", "tls://", GATEWAY)  #: prefixes of scheduler addresses, which are not files
+NAMES = ("auto", "threads", "embedded")  #: clusters that need neither a file nor an address
+_OTHER_ADDRESS = re.compile(r"(?!file:)[a-z][a-z0-9+-]+:/", re.IGNORECASE)  # pathlib leaves one slash of two
 
 Count = Annotated[int, Meta(ge=1)]
 #: Text that becomes part of one line of a script.
@@ -205,17 +207,41 @@ def load_cluster(where: str | os.PathLike[str] | None) -> ClusterSpec:
     """The spec of ``--cluster``: a file, a scheduler's address, "auto", "threads", "embedded", or None for auto."""
     if where is None:
         return Auto()
-    text = os.fspath(where)
+    text = str(os.fspath(where))  # msgspec refuses subclasses
     if text.startswith(ADDRESSES):
-        return check(specs.convert({"kind": "address", "address": text}, _ANY, where="--cluster"), "--cluster")
-    if text in ("auto", "threads", "embedded"):
-        return specs.convert({"kind": text}, _ANY, where="--cluster")
-    path = local_path(text)
+        return check(specs.convert({"kind": "address", "address": text}, _ANY, where="cluster"), f"cluster {text}")
+    if text in NAMES:
+        return specs.convert({"kind": text}, _ANY, where="cluster")
+    path = _file_path(text)
     values = specs.read_toml(path)
     environment = values.get("environment")
     if isinstance(environment, Mapping):  # first: errors about other keys and types show what they found
         _refuse_credentials(environment, str(path), kubernetes=values.get("kind") == "kubernetes")
     return check(specs.convert(values, _ANY, where=str(path), base=path.parent), str(path))
+
+
+class ClusterChoice(str):
+    """``cluster`` of a job: an address, one of NAMES, or the absolute path of a cluster file."""
+
+    __slots__ = ()
+
+    @classmethod
+    def from_text(cls, text: str, folder: Path) -> Self:
+        """folder: of relative paths. Raises UsageError."""
+        if text.startswith(ADDRESSES) or text in NAMES:
+            return cls(text)
+        _file_path(text)
+        return cls(specs.resolve_path(text, folder))
+
+
+def _file_path(text: str) -> Path:
+    """The path of a cluster file. Raises UsageError, as for an address that no scheduler has."""
+    if _OTHER_ADDRESS.match(text):
+        raise UsageError(
+            f"cluster: expected a cluster file, an address with {', '.join(ADDRESSES)}, or {', '.join(NAMES)}; "
+            f"found {text!r}"
+        )
+    return local_path(text)
 
 
 def as_client(where: Any) -> Client | None:
@@ -247,7 +273,7 @@ def as_client(where: Any) -> Client | None:
 def local_cluster(where: Cluster) -> Cluster:
     """``cluster`` unchanged. Raises UsageError at once for a file of another machine, or a client that is unusable."""
     if isinstance(where, str | os.PathLike) and not os.fspath(where).startswith(ADDRESSES):
-        local_path(where)
+        _file_path(os.fspath(where))
     as_client(where)
     return where
 
@@ -259,10 +285,11 @@ def check(cluster: ClusterSpec, where: str) -> ClusterSpec:
         if not safe and cluster.tls is None and not cluster.insecure:
             raise SpecError(
                 f"{where}: a scheduler beyond this machine without TLS: anyone who reaches it can run code on the "
-                f"workers; give [tls] with ca, cert and key, or write insecure = true if the network is yours alone"
+                f"workers; give [tls] with ca, cert and key in a cluster file, or insecure = true if the network is "
+                f"yours alone; `coremargin init {cluster.__struct_config__.tag}` writes such a file"
             )
         if cluster.tls is None and isinstance(cluster, Address) and cluster.address.startswith("tls://"):
-            raise SpecError(f"{where}: a tls:// address needs [tls] with ca, cert and key")
+            raise SpecError(f"{where}: a tls:// address needs [tls] with ca, cert and key, in a cluster file")
     if isinstance(cluster, Remote) and cluster.threads % cluster.workers:
         raise SpecError(
             f"{where}: threads = {cluster.threads} cannot be shared evenly by workers = {cluster.workers}; "
