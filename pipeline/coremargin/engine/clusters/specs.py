@@ -44,14 +44,34 @@ _OTHER_ADDRESS = re.compile(r"(?!file:)[a-z][a-z0-9+-]+:/", re.IGNORECASE)  # pa
 
 Count = Annotated[int, Meta(ge=1)]
 #: Text that becomes part of one line of a script.
-Line = Annotated[str, Meta(pattern=r"\A[^\r\n\0]*\Z")]
-Word = Annotated[str, Meta(pattern=r"\A[^\s\0'\"]+\Z")]
+Line = Annotated[str, Meta(pattern=r"\A[^\r\n\0]*\Z", description="text of one line")]
+Word = Annotated[str, Meta(pattern=r"\A[^\s\0'\"]+\Z", description="text without spaces and quotes")]
 #: Names of objects, and keys and values of labels, as Kubernetes accepts them.
-ObjectName = Annotated[str, Meta(pattern=r"\A[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?\Z")]
+ObjectName = Annotated[
+    str,
+    Meta(
+        pattern=r"\A[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?\Z",
+        description="the name of an object of Kubernetes: lower-case letters, digits, - and .",
+    ),
+]
 _PREFIX = r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?"
-LabelKey = Annotated[str, Meta(pattern=rf"\A{_PREFIX}[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?\Z")]
-LabelValue = Annotated[str, Meta(pattern=r"\A([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?\Z")]
+LabelKey = Annotated[
+    str,
+    Meta(
+        pattern=rf"\A{_PREFIX}[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?\Z",
+        description="a key of Kubernetes: at most 63 letters, digits, -, _ and ., after a domain and / if it has one",
+    ),
+]
+LabelValue = Annotated[
+    str,
+    Meta(
+        pattern=r"\A([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?\Z",
+        description="a value of Kubernetes: at most 63 letters, digits, -, _ and .",
+    ),
+]
 
+#: Keys where somebody may write a credential by mistake.
+_PRIVATE = ("environment", "env_from", "image_pull_secrets", "tls_secret", "service_account")
 #: Names of environment variables that hold credentials.
 _CREDENTIAL = re.compile(
     r"(?i)(?:\A|_)(?:secret|password|passwd|passphrase|token|connection_string|access_key_id"
@@ -101,7 +121,13 @@ class Address(Network, tag_field="kind", tag="address", frozen=True, kw_only=Tru
     cluster of Dask Gateway, which brings its own TLS.
     """
 
-    address: Annotated[str, Meta(pattern=r"\A((tcp|tls)://[^\s/]+:[0-9]+|gateway://[^\s/]+/[^\s/]+)\Z")]
+    address: Annotated[
+        str,
+        Meta(
+            pattern=r"\A((tcp|tls)://[^\s/]+:[0-9]+|gateway://[^\s/]+/[^\s/]+)\Z",
+            description="tcp://HOST:PORT, tls://HOST:PORT or gateway://HOST:PORT/NAME",
+        ),
+    ]
 
 
 class Remote(Network, frozen=True, kw_only=True):
@@ -179,8 +205,20 @@ class Kubernetes(Network, tag_field="kind", tag="kubernetes", frozen=True, kw_on
     """
 
     image: Word
-    name: Annotated[str, Meta(pattern=r"\A[a-z]([-a-z0-9]{0,42}[a-z0-9])?\Z")] = "coremargin"
-    namespace: Annotated[str, Meta(pattern=r"\A[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\Z")] = "default"
+    name: Annotated[
+        str,
+        Meta(
+            pattern=r"\A[a-z]([-a-z0-9]{0,42}[a-z0-9])?\Z",
+            description="at most 44 lower-case letters, digits and -, a letter first",
+        ),
+    ] = "coremargin"
+    namespace: Annotated[
+        str,
+        Meta(
+            pattern=r"\A[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\Z",
+            description="the name of a namespace: at most 63 lower-case letters, digits and -",
+        ),
+    ] = "default"
     workers: Count = 1
     threads: Count = 1
     memory: SizeWithUnit = SizeWithUnit(4 * 2**30)
@@ -217,7 +255,7 @@ def load_cluster(where: str | os.PathLike[str] | None) -> ClusterSpec:
     environment = values.get("environment")
     if isinstance(environment, Mapping):  # first: errors about other keys and types show what they found
         _refuse_credentials(environment, str(path), kubernetes=values.get("kind") == "kubernetes")
-    return check(specs.convert(values, _ANY, where=str(path), base=path.parent), str(path))
+    return check(specs.convert(values, _ANY, where=str(path), base=path.parent, private=_PRIVATE), str(path))
 
 
 class ClusterChoice(str):
