@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -41,7 +40,7 @@ from coremargin.engine.dask_executor import DaskExecutor
 from coremargin.engine.plan import plan_blocks
 from coremargin.engine.protocols import Block
 from coremargin.engine.scan import run_scan
-from coremargin.engine.task import blas_pinned, task_name
+from coremargin.engine.task import task_name
 from coremargin.errors import DamagedChunk, RunError, SpecError, UsageError
 from coremargin.estimators import KernelCoresetClassifier, MarginCoresetClassifier
 from coremargin.learn.train import train_job
@@ -428,27 +427,6 @@ def test_blas_is_limited_while_blocks_run(client: Client) -> None:
         results = list(executor.run(source, BlasThreads(), plan_blocks(source)))
     assert {result.summary.total[0] for result in results} == {1.0}
     assert footprint(client)["BLAS"] == before["BLAS"]
-
-
-def test_the_last_one_out_restores_blas() -> None:
-    """Whoever enters first may leave first; the others keep one thread."""
-    threads = lambda: [one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"]  # noqa: E731
-    before, entered, leave = threads(), threading.Event(), threading.Event()
-
-    def block() -> list[int]:
-        with blas_pinned:
-            entered.set()
-            leave.wait(30)
-            return threads()
-
-    with ThreadPoolExecutor(1) as pool:
-        with blas_pinned:
-            other = pool.submit(block)
-            entered.wait(30)
-        assert set(threads()) == {1}
-        leave.set()
-        assert set(other.result()) == {1}
-    assert threads() == before
 
 
 def test_blocks_travel_in_groups(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
