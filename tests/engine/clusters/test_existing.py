@@ -232,6 +232,7 @@ def test_two_jobs_at_once(separate: Client, rows: Path, alone: dict[str, bytes],
     assert footprint(separate) == before
 
 
+@pytest.mark.slow
 @pytest.mark.faults
 @pytest.mark.timeout(600)
 def test_a_worker_is_killed_in_the_middle(rows: Path, alone: dict[str, bytes], tmp_path: Path) -> None:
@@ -295,7 +296,8 @@ def test_an_interrupt_leaves_nothing_and_is_resumed(
 
 def test_an_adaptive_cluster_grows(rows: Path, alone: dict[str, bytes], tmp_path: Path) -> None:
     """Without any worker at first; some come because there is work."""
-    with LocalCluster(n_workers=0, threads_per_worker=1, **QUIET) as cluster, cluster.get_client() as client:
+    options = {"processes": False, "worker_dashboard_address": None}
+    with LocalCluster(n_workers=0, threads_per_worker=1, **options, **QUIET) as cluster, cluster.get_client() as client:
         cluster.adapt(minimum=0, maximum=2, interval="100 ms")
         assert trained(rows, tmp_path / "m", client) == alone
         assert client.submit(sum, [1, 2]).result(timeout=60) == 3
@@ -411,6 +413,7 @@ def most_mapped() -> int:
     return budget.most_bytes
 
 
+@pytest.mark.slow
 def test_few_pages_are_mapped_under_a_memory_limit(rows: Path) -> None:
     """Dask counts them as memory of a worker, and would pause it forever."""
     cluster = LocalCluster(n_workers=1, threads_per_worker=1, memory_limit=10**9, **QUIET)
