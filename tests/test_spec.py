@@ -27,7 +27,7 @@ from coremargin.spec import (
     parse_toml,
     read_toml,
 )
-from coremargin.units import parse_seconds, parse_size, parse_size_with_unit
+from coremargin.units import exact_size, parse_seconds, parse_size, parse_size_with_unit
 
 
 class Shape(Enum):
@@ -248,6 +248,26 @@ def test_endless_files_are_refused() -> None:
     """A device is no job."""
     with pytest.raises(SpecError, match="expected at most 16,777,216 characters"):
         read_toml("/dev/zero")
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (0, 0),
+        (999, 999),
+        (1000, "1 kB"),
+        (1024, "1 KiB"),
+        (2 * 2**30, "2 GiB"),
+        (32 * 10**9, "32 GB"),  # also 31250000 KiB
+        (1024 * 10**6, "1024 MB"),  # also 1000000 KiB
+        (10**6 * 2**20, "1000000 MiB"),  # also 1048576 MB
+        (2**63 - 1, 2**63 - 1),
+    ],
+)
+def test_exact_sizes(size: int, text: object) -> None:
+    """In the unit with the smallest number, and the size can be read back."""
+    assert exact_size(size) == text
+    assert parse_size(exact_size(size)) == size
 
 
 def test_people_read_sizes_and_durations() -> None:

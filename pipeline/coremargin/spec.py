@@ -12,7 +12,7 @@ import difflib
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar
@@ -140,8 +140,15 @@ def parse(text: str, kind: type[T], *, where: str = "spec", base: Path | None = 
     return convert(parse_toml(text, where=where), kind, where=where, base=base)
 
 
-def convert(data: Mapping[str, Any], kind: type[T], *, where: str = "spec", base: Path | None = None) -> T:
-    """As ``load``, from plain dicts, lists and values."""
+def convert(
+    data: Mapping[str, Any],
+    kind: type[T],
+    *,
+    where: str = "spec",
+    base: Path | None = None,
+    private: Collection[str] = (),
+) -> T:
+    """As ``load``, from plain dicts, lists and values; private: keys whose values do not appear in messages."""
     folder = Path.cwd() if base is None else base
 
     def decode(wanted: type[Any], value: Any) -> Any:
@@ -152,7 +159,11 @@ def convert(data: Mapping[str, Any], kind: type[T], *, where: str = "spec", base
         if wanted is Seconds:
             return Seconds(parse_seconds(value))
         if wanted is Path:
-            return _path(value, folder)
+            return resolve_path(value, folder)
+        if hasattr(wanted, "from_text"):
+            if not isinstance(value, str):
+                raise SpecError(f"expected text, found {value!r}")
+            return wanted.from_text(value, folder)
         if wanted is Location:
             try:
                 return _location(value, folder)
@@ -167,7 +178,7 @@ def convert(data: Mapping[str, Any], kind: type[T], *, where: str = "spec", base
     except msgspec.ValidationError as error:
         info = inspect.type_info(kind)  # takes longer than the conversion
         _check_keys(data, info, where, ())
-        raise SpecError(_explain(str(error), data, where, info)) from error
+        raise SpecError(_explain(str(error), data, where, info, private)) from error
 
 
 def dump(spec: Any) -> str:
@@ -175,7 +186,8 @@ def dump(spec: Any) -> str:
     return tomli_w.dumps(_plain(spec))
 
 
-def _path(value: Any, folder: Path) -> Path:
+def resolve_path(value: Any, folder: Path) -> Path:
+    """The path that a spec means; folder: of relative ones. Raises UsageError."""
     if not isinstance(value, str):
         raise SpecError(f"not a path: {value!r}")
     path = local_path(value)
@@ -196,7 +208,7 @@ def _location(value: Any, folder: Path) -> Location:
         return location(given, options)
     if isinstance(value, Mapping):
         raise SpecError(f'not an address: {given!r}; expected address = "s3://bucket/rows.zarr" and options of it')
-    return Location(str(_path(given, folder)))
+    return Location(str(resolve_path(given, folder)))
 
 
 def _place(where: str, path: Sequence[str]) -> str:
@@ -257,7 +269,7 @@ def nearest(word: str, known: Iterable[Any]) -> str:
     return f"; did you mean {close[0]!r}? " if close else "; "
 
 
-def _explain(message: str, data: Any, where: str, info: Any) -> str:
+def _explain(message: str, data: Any, where: str, info: Any, private: Collection[str]) -> str:
     """msgspec's message with file, table, key, the value found and the allowed ones."""
     text, _, at = message.removesuffix("`").partition(" - at `")
     if text.startswith("Object missing required field"):
@@ -272,10 +284,35 @@ def _explain(message: str, data: Any, where: str, info: Any) -> str:
     if text.startswith("Invalid enum value") and choices:
         text += nearest(text.partition("'")[2].rstrip("'"), choices)
         text += f"expected {either(choices, number=takes_number(info, names))}"
+    if " matching regex " in text:
+        struct = _member(data, info, where, ()) if isinstance(info, inspect.UnionType) else info
+        value = ["..."] * at.endswith("[...]")  # of a table, whose key msgspec does not name
+        description = _description_at(struct, [*names, *value])
+        text = text if description is None else f"expected {description}"
     text = text[0].lower() + text[1:]
     for word, replacement in (("`object`", "a table"), ("`array`", "a list"), ("`", ""), (" | null", "")):
         text = text.replace(word, replacement)
-    return f"{place}: {text}" if found is None or repr(found) in text else f"{place}: {text}; found {cut(repr(found))}"
+    if found is None or repr(found) in text:
+        return f"{place}: {text}"
+    shown = "a value that is not shown, as it may be a secret" if names[0] in private else cut(repr(found))
+    return f"{place}: {text}; found {shown}"
+
+
+def _description_at(info: Any, names: Sequence[str]) -> str | None:
+    """The description of the text at the end of a path, or of the keys of the table there."""
+    if isinstance(info, inspect.Metadata):
+        found = None if names else (info.extra_json_schema or {}).get("description")
+        return found or _description_at(info.type, names)
+    if isinstance(info, inspect.UnionType):
+        return next(filter(None, (_description_at(kind, names) for kind in info.types)), None)
+    if isinstance(info, inspect.StructType) and names:
+        fields = {field.encode_name: field.type for field in info.fields}
+        return _description_at(fields[names[0]], names[1:]) if names[0] in fields else None
+    if isinstance(info, inspect.ListType | inspect.VarTupleType) and names:
+        return _description_at(info.item_type, names[1:])
+    if isinstance(info, inspect.DictType):
+        return _description_at(info.value_type, names[1:]) if names else _description_at(info.key_type, ())
+    return None
 
 
 def _look_up(data: Any, names: Sequence[str]) -> Any:

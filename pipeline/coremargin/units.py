@@ -88,9 +88,10 @@ def _short(value: object) -> TypeGuard[str]:
 
 
 def exact_size(size: int) -> str | int:
-    """A size with a unit if it is exact, for job files."""
-    for unit in ("PiB", "TiB", "GiB", "MiB", "KiB", "PB", "TB", "GB", "MB", "kB"):
-        whole, rest = divmod(int(size), _SIZES[unit.lower()])
-        if whole and not rest:
-            return f"{whole} {unit}"
-    return int(size)
+    """A size in the unit with the smallest whole number, for job files; bytes as an integer if no unit is exact."""
+    units = ("PiB", "TiB", "GiB", "MiB", "KiB", "PB", "TB", "GB", "MB", "kB")
+    exact = [(size // _SIZES[unit.lower()], unit) for unit in units if size and size % _SIZES[unit.lower()] == 0]
+    if not exact:
+        return int(size)
+    number, unit = min(exact, key=lambda each: each[0])
+    return f"{number} {unit}"

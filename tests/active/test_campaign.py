@@ -25,9 +25,9 @@ from coremargin.data.writer import StoreWriter
 from coremargin.engine.checkpoint import Checkpoint, NoCheckpoint
 from coremargin.engine.executors import InProcess
 from coremargin.engine.loop import Callbacks, Engine, rounds
-from coremargin.engine.task import one_blas_thread
 from coremargin.errors import DataError, Interrupted, LabelError
 from coremargin.formats.draws import drawn
+from coremargin.maths.blas import one_blas_thread
 from coremargin.maths.evidence import most_wrong, share_of
 from coremargin.models.registry import load
 from coremargin.problems.active.problem import problem_of

@@ -15,8 +15,8 @@ from coremargin.data.mapped import mapped, mapped_each
 from coremargin.data.parts import parts_of
 from coremargin.data.transformed import fitted
 from coremargin.engine.protocols import Block
-from coremargin.engine.task import one_blas_thread
 from coremargin.formats.map_asked import MapAsked
+from coremargin.maths.blas import one_blas_thread
 from coremargin.problems.outliers.probe import OutlierProbe
 from coremargin.verify import feature_map as checked
 from coremargin.verify import verify

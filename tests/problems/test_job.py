@@ -13,9 +13,11 @@ from msgspec.structs import fields
 
 import coremargin
 from coremargin import spec as specs
-from coremargin.errors import SpecError
+from coremargin.engine.clusters.specs import load_cluster
+from coremargin.errors import SpecError, UsageError
 from coremargin.problems.active.spec import ActiveJob
 from coremargin.problems.registry import job_of, kind_of, load_job, new_job, own_parameters, trained
+from coremargin.problems.resuming import resume_words
 
 WHOLE = """\
 job = "train"
@@ -41,11 +43,32 @@ def test_a_job_file(tmp_path: Path) -> None:
     assert (Path(job.store), job.out, job.cluster) == (
         tmp_path / "rows.zarr",
         tmp_path / "models/m",
-        tmp_path / "two.toml",
+        str(tmp_path / "two.toml"),
     )
     assert (job.epsilon, job.intercept, job.strategy, job.max_scans) == (0.01, False, "paper", 7)
     assert (job.memory, job.block, job.time_limit, job.sample) == (64 << 20, 16 << 20, 7200, 0.1)
     assert job_of(specs.parse_toml(specs.dump(job))) == job
+
+
+@pytest.mark.parametrize("cluster", ["tcp://127.0.0.1:8786", "gateway://hub:8000/a.b", "threads", "embedded", "auto"])
+def test_a_cluster_without_a_file(cluster: str, tmp_path: Path) -> None:
+    """Addresses and names are kept as they stand, in the text of the job and in the command that resumes it."""
+    text = f'job = "train"\nstore = "a"\nout = "b"\ncluster = "{cluster}"'
+    job = job_of(specs.parse_toml(text), base=tmp_path)
+    assert job.cluster == cluster
+    assert job_of(specs.parse_toml(specs.dump(job))) == job
+    assert resume_words(job)[-3:-1] == ["--cluster", cluster]
+    assert load_cluster(job.cluster).__struct_config__.tag in (cluster, "address")
+
+
+@pytest.mark.parametrize("cluster", ["inproc://127.0.0.1/1/1", "s3://bucket/slurm.toml", "tcp:/127.0.0.1:8786"])
+def test_an_address_that_no_scheduler_has(cluster: str) -> None:
+    """The message names the key, and what is possible."""
+    text = f'job = "train"\nstore = "a"\nout = "b"\ncluster = "{cluster}"'
+    with pytest.raises(SpecError, match=f"cluster: expected a cluster file, an address with tcp://.*found '{cluster}'"):
+        job_of(specs.parse_toml(text))
+    with pytest.raises(UsageError, match="cluster: expected a cluster file, an address with tcp://"):
+        load_cluster(cluster)
 
 
 def test_a_short_job_file() -> None:

@@ -28,9 +28,9 @@ from coremargin.data.transformed import transformed
 from coremargin.engine.checkpoint import NoCheckpoint
 from coremargin.engine.executors import InProcess
 from coremargin.engine.loop import Callbacks
-from coremargin.engine.task import one_blas_thread
 from coremargin.errors import DataError, LabelError, UsageError
 from coremargin.formats.current_answers import CurrentAnswers, same
+from coremargin.maths.blas import one_blas_thread
 from coremargin.maths.rows import concatenate
 from coremargin.problems.active.problem import problem_with_reserve
 from coremargin.problems.active.spec import ActiveJob

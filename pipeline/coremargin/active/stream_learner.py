@@ -27,12 +27,12 @@ from coremargin.data.mapped import mapped, unmapped
 from coremargin.data.owned import STORE, Kind
 from coremargin.data.transformed import fitted
 from coremargin.data.writer import StoreWriter
-from coremargin.engine.task import one_blas_thread
 from coremargin.errors import DataError, LabelError, UsageError
 from coremargin.formats.current_answers import CurrentAnswers, same
 from coremargin.formats.local_path import local_path
 from coremargin.formats.location import Location
 from coremargin.maths.active.coreset import draws_of, share_shown
+from coremargin.maths.blas import one_blas_thread
 from coremargin.maths.margin import is_certified
 from coremargin.maths.rows import take
 from coremargin.models.files import MODEL, check_outside

@@ -274,7 +274,7 @@ def run_job(job: ActiveJob, cluster: str | None, flags: dict[str, bool]) -> int:
         check_same_job(job)
     else:
         create_campaign(job, Rules(), (), name_of(None))
-    where = cluster if cluster is not None else None if job.cluster is None else str(job.cluster)
+    where = job.cluster if cluster is None else cluster
     with opening(job.out, where, quiet=flags["quiet"] or flags["as_json"], whole=False) as opened:
         answers = oracle_of(job.oracle, opened.store.rows, opened.newest_rows)
         status = opened.run(answers, batch=job.batch, who=f"file {job.oracle.name}")

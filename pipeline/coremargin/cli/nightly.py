@@ -19,6 +19,7 @@ def run_if_nightly(job_file: Path, cluster: str | None, step: str | None, flags:
     """Run a nightly job and return its exit code; None for a job of another kind."""
     from msgspec.structs import replace
 
+    from coremargin.engine.clusters.specs import ClusterChoice
     from coremargin.registry.nightly import load_nightly_job
 
     job = load_nightly_job(job_file)
@@ -30,7 +31,7 @@ def run_if_nightly(job_file: Path, cluster: str | None, step: str | None, flags:
         if flags[name]:
             raise click.UsageError(f"--{name} cannot be used with a nightly job, which resumes by itself")
     if cluster is not None:
-        job = replace(job, cluster=Path(cluster))
+        job = replace(job, cluster=ClusterChoice.from_text(cluster, Path.cwd()))
     from coremargin.errors import ExpiryRefused, FilesQuarantined, GateRefused
     from coremargin.registry.nightly_job import run_nightly_job
 

@@ -15,6 +15,7 @@ from coremargin.data.mapped import LastRead, Mapped, map_of, mapped, mapped_each
 from coremargin.data.scaled import scaled, unscaled
 from coremargin.errors import UsageError
 from coremargin.formats.feature_map import map_width, sketched
+from coremargin.maths.blas import one_blas_thread
 from coremargin.maths.feature_map import Fourier, Nystroem, Polynomial
 from coremargin.maths.rows import is_sparse
 
@@ -48,7 +49,7 @@ def fitted_each(source: Source, asked: Sequence[MapAsked]) -> list[FeatureMap]:
     """The same of maps that differ in gamma only: landmarks, which gamma does not decide about, are chosen once."""
     one = asked[0]
     gammas = [gamma_scale(source) if each.gamma == "scale" else float(each.gamma) for each in asked]
-    with threadpool_limits(1):  # the same bits on any number of cores
+    with one_blas_thread(), threadpool_limits(1, user_api="openmp"):  # the same bits on any number of cores
         if one.map == "nystroem":
             landmarks = _landmarks(source, one)
             return [_nystroem(landmarks, one, gamma) for gamma in gammas]

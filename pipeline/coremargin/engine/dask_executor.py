@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 from coremargin.engine.cluster_scan import ClusterScan, RetryPolicy
 from coremargin.engine.cluster_workers import WorkerThreads, WorkerWait
 from coremargin.engine.meter import MemoryMeter
-from coremargin.engine.task import one_blas_thread
+from coremargin.maths.blas import one_blas_thread
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -26,7 +26,8 @@ from distributed import get_worker
 
 from coremargin.data.maps import budget
 from coremargin.engine.own_modules import own_modules
-from coremargin.engine.task import answer, blas_pinned, open_handle, pin_blas_forever
+from coremargin.engine.task import answer, open_handle, pin_blas_forever
+from coremargin.maths.blas import one_blas_thread
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -99,7 +100,7 @@ def run_packed(handle: bytes, probe: bytes, large: dict[int, Any], block: Block,
         _limit_maps()
     source = open_handle(unpack(handle, large))
     question = unpack(probe, large)
-    with blas_pinned if pin == "block" else nullcontext():  # after both: they may load further libraries
+    with one_blas_thread() if pin == "block" else nullcontext():  # after both: they may load further libraries
         return answer(source, question, block)
 
 

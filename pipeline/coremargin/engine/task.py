@@ -5,21 +5,18 @@ from __future__ import annotations
 import os
 import re
 import socket
-import sys
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack
-from functools import cache, lru_cache
+from contextlib import AbstractContextManager
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
-
-from threadpoolctl import ThreadpoolController
+from typing import TYPE_CHECKING, Any
 
 from coremargin.data.view import bytes_read
 from coremargin.engine.protocols import Block, BlockResult
 from coremargin.engine.read_ahead import begin_fetching
 from coremargin.errors import BlockFailed, machine_limit
+from coremargin.maths.blas import one_blas_thread
 from coremargin.maths.breakdown import quiet
 
 if TYPE_CHECKING:
@@ -29,8 +26,7 @@ if TYPE_CHECKING:
 #: Pauses before a block is tried again after an OSError (a network file system that hiccups heals within seconds).
 RETRY_PAUSES_S = (0.1, 0.4, 1.2)
 
-_pin_lock = threading.Lock()
-_pinned: list[Any] = []
+_pinned = threading.Event()
 
 
 def open_handle(handle: Any) -> Source:
@@ -116,69 +112,11 @@ def block_bytes(source: Source, block: Block) -> int:
     return bytes_read(source, rows)
 
 
-def one_blas_thread() -> AbstractContextManager[Any]:
-    """BLAS on one thread within the context: blocks run in parallel, more threads would oversubscribe the cores."""
-    return _one_thread(_libraries(len(sys.modules)))
-
-
-@lru_cache(maxsize=1)
-def _libraries(_modules: int) -> ThreadpoolController:
-    """The libraries of this process that have threads; finding them takes a millisecond.
-
-    _modules: the number of imported modules, as further libraries come with further modules.
-    """
-    return ThreadpoolController()
-
-
 def pin_blas_forever() -> None:
     """Keep BLAS on one thread for the rest of this process, which runs only workers."""
-    if not _pinned:
-        with _pin_lock:
-            if not _pinned:
-                _pinned.append(one_blas_thread())
-
-
-class _BlasPin:
-    """A context in which BLAS has one thread; several threads of a process may be in it at the same time.
-
-    The first one in sets the limit and the last one out restores what was before: with a limit each, the first to leave
-    would give the others all threads. threadpoolctl lets one thread only change the limits of a process, so a thread of
-    this object does it. Limits that each thread has for itself (OpenMP, MKL) are set by each, too.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._inside = 0
-        self._limits, self._limited = ExitStack(), cast("ThreadpoolController | None", None)
-        self._controller: ThreadPoolExecutor | None = None
-        self._own = threading.local()
-
-    def __enter__(self) -> None:
-        libraries = _libraries(len(sys.modules))
-        with self._lock:
-            if self._controller is None:
-                self._controller = ThreadPoolExecutor(1, thread_name_prefix="coremargin-blas")
-            self._inside += 1
-            if libraries is not self._limited:  # the first one in, or libraries were loaded since
-                self._controller.submit(lambda: self._limits.enter_context(_one_thread(libraries))).result()
-                self._limited = libraries
-        self._own.limit = _one_thread(libraries)
-        self._own.limit.__enter__()
-
-    def __exit__(self, *_: object) -> None:
-        self._own.limit.__exit__(None, None, None)
-        with self._lock:
-            self._inside -= 1
-            if not self._inside and self._controller is not None:
-                self._controller.submit(self._limits.close).result()
-                self._limited = None
-
-
-def _one_thread(libraries: ThreadpoolController) -> AbstractContextManager[Any]:
-    return libraries.limit(limits=1, user_api="blas")  # type: ignore[no-any-return]
-
-
-blas_pinned = _BlasPin()
+    if not _pinned.is_set():
+        _pinned.set()
+        one_blas_thread().__enter__()
 
 
 def worker_name() -> str:

@@ -22,9 +22,9 @@ from coremargin.data.store import Store
 from coremargin.data.view import root
 from coremargin.engine.checkpoint import NoCheckpoint
 from coremargin.engine.loop import Callbacks, Engine, OutOfTime, rounds
-from coremargin.engine.task import one_blas_thread
 from coremargin.errors import RunError, UsageError
 from coremargin.formats.ellipsoid_scaling import EPSILON, MOST_COLUMNS, PREFIX
+from coremargin.maths.blas import one_blas_thread
 from coremargin.maths.breakdown import quiet
 from coremargin.maths.enclosing_ellipsoid import Ellipsoid, is_certified
 from coremargin.maths.margin import gamma

@@ -23,6 +23,7 @@ from coremargin.data.scaled import scaling_of
 from coremargin.data.store import Store
 from coremargin.data.view import root
 from coremargin.engine.checkpoint import identity_then
+from coremargin.engine.clusters.specs import ClusterChoice
 from coremargin.engine.problem import CannotWarmStart, WarmStarts
 from coremargin.errors import CoremarginError, DataError, SpecError, UsageError
 from coremargin.formats.location import Location, storage_words
@@ -76,7 +77,7 @@ class RetrainJob(Spec, tag_field="job", tag="retrain", frozen=True, kw_only=True
     time_limit: Annotated[
         Seconds | None, Meta(description='Stop after so long, such as "2 h", with the bounds reached.')
     ] = None
-    cluster: Path | None = None
+    cluster: ClusterChoice | None = None
 
 
 def retrain_job_of(options: Mapping[str, Any], *, where: str, base: Path | None = None) -> RetrainJob:

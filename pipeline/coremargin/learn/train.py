@@ -26,13 +26,13 @@ from coremargin.engine.default_memory import need_known_memory
 from coremargin.engine.executors import InProcess
 from coremargin.engine.loop import Answer, Callbacks, Engine, OutOfTime, ScanCost, Step, no_labels, nothing, rounds
 from coremargin.engine.problem import WarmStarts, WorksBetweenScans
-from coremargin.engine.task import one_blas_thread
 from coremargin.errors import CoremarginError, DataError, Interrupted, MachineLimit, OutputError, StoreError, UsageError
 from coremargin.formats.location import is_remote
 from coremargin.formats.run_record import ROUNDS, RUN, read_run
 from coremargin.interruption import interrupt_handled, raise_if_interrupted, terminable
 from coremargin.learn.ellipsoid_scaling import FittedEllipsoid, earlier_ellipsoid, fit_ellipsoid, preliminary_ellipsoid
 from coremargin.learn.record import RunCounters, run_record
+from coremargin.maths.blas import one_blas_thread
 from coremargin.maths.breakdown import BREAKDOWNS, quiet
 from coremargin.maths.stopping import stoppable
 from coremargin.models.files import MODEL, check_outside, write_run

@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, cast
 from msgspec import Meta
 
 from coremargin.engine.allowance import Allowance
+from coremargin.engine.clusters.specs import ClusterChoice
 from coremargin.engine.default_memory import default_memory
 from coremargin.formats.choices import ELLIPSOID_SCALING, MapKind, ScalingKind
 from coremargin.formats.limits import GAMMAS, MOST_DEGREE, MOST_SEED
@@ -143,7 +144,7 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
     time_limit: Annotated[
         Seconds | None, Meta(description='Stop after so many seconds, or a time such as "2 h", with what is proven.')
     ] = None
-    cluster: Path | None = None
+    cluster: ClusterChoice | None = None
 
     def __post_init__(self) -> None:
         """Refuse values out of range, NaN among them. Raises ValueError."""

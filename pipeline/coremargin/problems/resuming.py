@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from msgspec.structs import fields, replace
 
-from coremargin.engine.clusters.specs import ADDRESSES, as_client
-from coremargin.formats.local_path import local_path
+from coremargin.engine.clusters.specs import ADDRESSES, ClusterChoice, as_client
 from coremargin.formats.location import storage_words
 from coremargin.spec import Size, Spec
 from coremargin.units import exact_size
 
 if TYPE_CHECKING:
-    import os
-
     from coremargin.engine.clusters.specs import Cluster
     from coremargin.problems.job import TrainJob
 
@@ -63,5 +62,4 @@ def with_cluster(job: J, cluster: Cluster) -> J:
     """
     if cluster is None or as_client(cluster) is not None or str(cluster).startswith(ADDRESSES):
         return job
-    path = local_path(cast("str | os.PathLike[str]", cluster))
-    return replace(job, cluster=path.absolute() if path.is_file() else path)
+    return replace(job, cluster=ClusterChoice.from_text(os.fspath(cast("str | os.PathLike[str]", cluster)), Path.cwd()))

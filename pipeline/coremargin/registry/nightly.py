@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -10,6 +9,7 @@ from msgspec import UNSET, Meta
 
 from coremargin import spec as specs
 from coremargin.data.inbox import DONE, QUARANTINE, SETTLE_S, Inbox
+from coremargin.engine.clusters.specs import ClusterChoice
 from coremargin.errors import SpecError
 from coremargin.formats.function import refuse_function
 from coremargin.formats.versions import WORK
@@ -131,7 +131,7 @@ class NightlyJob(Spec, tag_field="job", tag="nightly", frozen=True, kw_only=True
     predict: list[PredictStep] | PredictStep | None = None
     rewritten: Literal["refuse", "train"] = "refuse"
     keep: Annotated[int, Meta(ge=1)] = KEEP
-    cluster: Path | None = None
+    cluster: ClusterChoice | None = None
 
     def __post_init__(self) -> None:
         """Raises ValueError for a share outside of a champion that is neither ball nor ellipsoid."""
@@ -173,7 +173,7 @@ class NightlyJob(Spec, tag_field="job", tag="nightly", frozen=True, kw_only=True
                 raise SpecError(f"{where}: {name}: the nightly job sets this itself; remove it here")
         options: dict[str, Any] = {"job": "train", "store": str(self.store), "out": str(out), **self.train}
         if self.cluster is not None:
-            options["cluster"] = os.fspath(self.cluster)
+            options["cluster"] = str(self.cluster)
         job = job_of(options, where=where)
         refuse_function(job.parameters(), "a version of a registry, which gates and MLflow run on their own,")
         return job

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +20,7 @@ import cloudpickle
 import dask
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from distributed import Client, LocalCluster
 from distributed.utils import key_split
 from sklearn.base import clone
@@ -29,6 +29,7 @@ from threadpoolctl import threadpool_info
 import coremargin
 from cluster_kit import worker_environment  # tests/faults is on the path
 from coremargin.active.campaign import Campaign
+from coremargin.cli import main
 from coremargin.data.maps import budget
 from coremargin.data.store import Store
 from coremargin.engine import cluster_scan
@@ -39,7 +40,7 @@ from coremargin.engine.dask_executor import DaskExecutor
 from coremargin.engine.plan import plan_blocks
 from coremargin.engine.protocols import Block
 from coremargin.engine.scan import run_scan
-from coremargin.engine.task import blas_pinned, task_name
+from coremargin.engine.task import task_name
 from coremargin.errors import DamagedChunk, RunError, SpecError, UsageError
 from coremargin.estimators import KernelCoresetClassifier, MarginCoresetClassifier
 from coremargin.learn.train import train_job
@@ -231,6 +232,7 @@ def test_two_jobs_at_once(separate: Client, rows: Path, alone: dict[str, bytes],
     assert footprint(separate) == before
 
 
+@pytest.mark.slow
 @pytest.mark.faults
 @pytest.mark.timeout(600)
 def test_a_worker_is_killed_in_the_middle(rows: Path, alone: dict[str, bytes], tmp_path: Path) -> None:
@@ -294,7 +296,8 @@ def test_an_interrupt_leaves_nothing_and_is_resumed(
 
 def test_an_adaptive_cluster_grows(rows: Path, alone: dict[str, bytes], tmp_path: Path) -> None:
     """Without any worker at first; some come because there is work."""
-    with LocalCluster(n_workers=0, threads_per_worker=1, **QUIET) as cluster, cluster.get_client() as client:
+    options = {"processes": False, "worker_dashboard_address": None}
+    with LocalCluster(n_workers=0, threads_per_worker=1, **options, **QUIET) as cluster, cluster.get_client() as client:
         cluster.adapt(minimum=0, maximum=2, interval="100 ms")
         assert trained(rows, tmp_path / "m", client) == alone
         assert client.submit(sum, [1, 2]).result(timeout=60) == 3
@@ -410,6 +413,7 @@ def most_mapped() -> int:
     return budget.most_bytes
 
 
+@pytest.mark.slow
 def test_few_pages_are_mapped_under_a_memory_limit(rows: Path) -> None:
     """Dask counts them as memory of a worker, and would pause it forever."""
     cluster = LocalCluster(n_workers=1, threads_per_worker=1, memory_limit=10**9, **QUIET)
@@ -426,27 +430,6 @@ def test_blas_is_limited_while_blocks_run(client: Client) -> None:
         results = list(executor.run(source, BlasThreads(), plan_blocks(source)))
     assert {result.summary.total[0] for result in results} == {1.0}
     assert footprint(client)["BLAS"] == before["BLAS"]
-
-
-def test_the_last_one_out_restores_blas() -> None:
-    """Whoever enters first may leave first; the others keep one thread."""
-    threads = lambda: [one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"]  # noqa: E731
-    before, entered, leave = threads(), threading.Event(), threading.Event()
-
-    def block() -> list[int]:
-        with blas_pinned:
-            entered.set()
-            leave.wait(30)
-            return threads()
-
-    with ThreadPoolExecutor(1) as pool:
-        with blas_pinned:
-            other = pool.submit(block)
-            entered.wait(30)
-        assert set(threads()) == {1}
-        leave.set()
-        assert set(other.result()) == {1}
-    assert threads() == before
 
 
 def test_blocks_travel_in_groups(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -501,6 +484,26 @@ def test_many_bytes_are_sent_in_several_graphs(monkeypatch: pytest.MonkeyPatch, 
     found = run_scan(DaskExecutor(processes), source, probe, blocks)
     assert found.bits() == expected(source, probe, blocks).bits()
     assert max(graphs) == 1
+
+
+def test_job_files_with_an_address(separate: Client, rows: Path, alone: dict[str, bytes], tmp_path: Path) -> None:
+    """``cluster`` of a training job, and of a nightly job, may be the address of a scheduler."""
+    (tmp_path / "train.toml").write_text(
+        f'job = "train"\nstore = "{rows}"\nout = "m"\ncluster = "{separate.scheduler.address}"\n'
+        'block = "16 KiB"\nepsilon = 1e-6\nmemory = 20000\n'
+    )
+    ran = CliRunner().invoke(main, ["run", str(tmp_path / "train.toml"), "--quiet"])
+    assert ran.exit_code == 0, ran.output
+    assert exact(tmp_path / "m") == alone
+    nightly = f'job = "nightly"\nstore = "{rows}"\nregistry = "models"\n'
+    (tmp_path / "nightly.toml").write_text(f'{nightly}cluster = "{separate.scheduler.address}"\n[train]\n')
+    ran = CliRunner().invoke(main, ["run", str(tmp_path / "nightly.toml"), "--quiet"])
+    assert ran.exit_code == 0, ran.output
+    (tmp_path / "nightly.toml").write_text(f"{nightly}[train]\nepsilon = 1e-4\n")
+    words = ["run", str(tmp_path / "nightly.toml"), "--quiet", "--cluster", "tcp://127.0.0.1:1"]
+    ran = CliRunner().invoke(main, words)
+    assert ran.exit_code == 5
+    assert "no Dask scheduler answers at tcp://127.0.0.1:1" in ran.output
 
 
 def test_gateway_addresses() -> None:

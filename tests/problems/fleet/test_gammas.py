@@ -11,7 +11,7 @@ import pytest
 
 from coremargin.data.arrays import ArraySource
 from coremargin.engine.plan import plan_blocks
-from coremargin.engine.task import one_blas_thread
+from coremargin.maths.blas import one_blas_thread
 from coremargin.problems.fleet import make
 from coremargin.problems.fleet.fleet import Fleet
 from coremargin.problems.fleet.gammas import GammaFleet, GammaState

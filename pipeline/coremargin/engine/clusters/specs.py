@@ -20,7 +20,7 @@ import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias, cast
 
 from msgspec import Meta, field
 
@@ -39,17 +39,39 @@ THREADS_PER_WORKER = 8
 
 GATEWAY = "gateway://"
 ADDRESSES = ("tcp://", "tls://", GATEWAY)  #: prefixes of scheduler addresses, which are not files
+NAMES = ("auto", "threads", "embedded")  #: clusters that need neither a file nor an address
+_OTHER_ADDRESS = re.compile(r"(?!file:)[a-z][a-z0-9+-]+:/", re.IGNORECASE)  # pathlib leaves one slash of two
 
 Count = Annotated[int, Meta(ge=1)]
 #: Text that becomes part of one line of a script.
-Line = Annotated[str, Meta(pattern=r"\A[^\r\n\0]*\Z")]
-Word = Annotated[str, Meta(pattern=r"\A[^\s\0'\"]+\Z")]
+Line = Annotated[str, Meta(pattern=r"\A[^\r\n\0]*\Z", description="text of one line")]
+Word = Annotated[str, Meta(pattern=r"\A[^\s\0'\"]+\Z", description="text without spaces and quotes")]
 #: Names of objects, and keys and values of labels, as Kubernetes accepts them.
-ObjectName = Annotated[str, Meta(pattern=r"\A[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?\Z")]
+ObjectName = Annotated[
+    str,
+    Meta(
+        pattern=r"\A[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?\Z",
+        description="the name of an object of Kubernetes: lower-case letters, digits, - and .",
+    ),
+]
 _PREFIX = r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?"
-LabelKey = Annotated[str, Meta(pattern=rf"\A{_PREFIX}[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?\Z")]
-LabelValue = Annotated[str, Meta(pattern=r"\A([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?\Z")]
+LabelKey = Annotated[
+    str,
+    Meta(
+        pattern=rf"\A{_PREFIX}[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?\Z",
+        description="a key of Kubernetes: at most 63 letters, digits, -, _ and ., after a domain and / if it has one",
+    ),
+]
+LabelValue = Annotated[
+    str,
+    Meta(
+        pattern=r"\A([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?\Z",
+        description="a value of Kubernetes: at most 63 letters, digits, -, _ and .",
+    ),
+]
 
+#: Keys where somebody may write a credential by mistake.
+_PRIVATE = ("environment", "env_from", "image_pull_secrets", "tls_secret", "service_account")
 #: Names of environment variables that hold credentials.
 _CREDENTIAL = re.compile(
     r"(?i)(?:\A|_)(?:secret|password|passwd|passphrase|token|connection_string|access_key_id"
@@ -99,7 +121,13 @@ class Address(Network, tag_field="kind", tag="address", frozen=True, kw_only=Tru
     cluster of Dask Gateway, which brings its own TLS.
     """
 
-    address: Annotated[str, Meta(pattern=r"\A((tcp|tls)://[^\s/]+:[0-9]+|gateway://[^\s/]+/[^\s/]+)\Z")]
+    address: Annotated[
+        str,
+        Meta(
+            pattern=r"\A((tcp|tls)://[^\s/]+:[0-9]+|gateway://[^\s/]+/[^\s/]+)\Z",
+            description="tcp://HOST:PORT, tls://HOST:PORT or gateway://HOST:PORT/NAME",
+        ),
+    ]
 
 
 class Remote(Network, frozen=True, kw_only=True):
@@ -177,8 +205,20 @@ class Kubernetes(Network, tag_field="kind", tag="kubernetes", frozen=True, kw_on
     """
 
     image: Word
-    name: Annotated[str, Meta(pattern=r"\A[a-z]([-a-z0-9]{0,42}[a-z0-9])?\Z")] = "coremargin"
-    namespace: Annotated[str, Meta(pattern=r"\A[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\Z")] = "default"
+    name: Annotated[
+        str,
+        Meta(
+            pattern=r"\A[a-z]([-a-z0-9]{0,42}[a-z0-9])?\Z",
+            description="at most 44 lower-case letters, digits and -, a letter first",
+        ),
+    ] = "coremargin"
+    namespace: Annotated[
+        str,
+        Meta(
+            pattern=r"\A[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\Z",
+            description="the name of a namespace: at most 63 lower-case letters, digits and -",
+        ),
+    ] = "default"
     workers: Count = 1
     threads: Count = 1
     memory: SizeWithUnit = SizeWithUnit(4 * 2**30)
@@ -205,17 +245,41 @@ def load_cluster(where: str | os.PathLike[str] | None) -> ClusterSpec:
     """The spec of ``--cluster``: a file, a scheduler's address, "auto", "threads", "embedded", or None for auto."""
     if where is None:
         return Auto()
-    text = os.fspath(where)
+    text = str(os.fspath(where))  # msgspec refuses subclasses
     if text.startswith(ADDRESSES):
-        return check(specs.convert({"kind": "address", "address": text}, _ANY, where="--cluster"), "--cluster")
-    if text in ("auto", "threads", "embedded"):
-        return specs.convert({"kind": text}, _ANY, where="--cluster")
-    path = local_path(text)
+        return check(specs.convert({"kind": "address", "address": text}, _ANY, where="cluster"), f"cluster {text}")
+    if text in NAMES:
+        return specs.convert({"kind": text}, _ANY, where="cluster")
+    path = _file_path(text)
     values = specs.read_toml(path)
     environment = values.get("environment")
     if isinstance(environment, Mapping):  # first: errors about other keys and types show what they found
         _refuse_credentials(environment, str(path), kubernetes=values.get("kind") == "kubernetes")
-    return check(specs.convert(values, _ANY, where=str(path), base=path.parent), str(path))
+    return check(specs.convert(values, _ANY, where=str(path), base=path.parent, private=_PRIVATE), str(path))
+
+
+class ClusterChoice(str):
+    """``cluster`` of a job: an address, one of NAMES, or the absolute path of a cluster file."""
+
+    __slots__ = ()
+
+    @classmethod
+    def from_text(cls, text: str, folder: Path) -> Self:
+        """folder: of relative paths. Raises UsageError."""
+        if text.startswith(ADDRESSES) or text in NAMES:
+            return cls(text)
+        _file_path(text)
+        return cls(specs.resolve_path(text, folder))
+
+
+def _file_path(text: str) -> Path:
+    """The path of a cluster file. Raises UsageError, as for an address that no scheduler has."""
+    if _OTHER_ADDRESS.match(text):
+        raise UsageError(
+            f"cluster: expected a cluster file, an address with {', '.join(ADDRESSES)}, or {', '.join(NAMES)}; "
+            f"found {text!r}"
+        )
+    return local_path(text)
 
 
 def as_client(where: Any) -> Client | None:
@@ -247,7 +311,7 @@ def as_client(where: Any) -> Client | None:
 def local_cluster(where: Cluster) -> Cluster:
     """``cluster`` unchanged. Raises UsageError at once for a file of another machine, or a client that is unusable."""
     if isinstance(where, str | os.PathLike) and not os.fspath(where).startswith(ADDRESSES):
-        local_path(where)
+        _file_path(os.fspath(where))
     as_client(where)
     return where
 
@@ -259,10 +323,11 @@ def check(cluster: ClusterSpec, where: str) -> ClusterSpec:
         if not safe and cluster.tls is None and not cluster.insecure:
             raise SpecError(
                 f"{where}: a scheduler beyond this machine without TLS: anyone who reaches it can run code on the "
-                f"workers; give [tls] with ca, cert and key, or write insecure = true if the network is yours alone"
+                f"workers; give [tls] with ca, cert and key in a cluster file, or insecure = true if the network is "
+                f"yours alone; `coremargin init {cluster.__struct_config__.tag}` writes such a file"
             )
         if cluster.tls is None and isinstance(cluster, Address) and cluster.address.startswith("tls://"):
-            raise SpecError(f"{where}: a tls:// address needs [tls] with ca, cert and key")
+            raise SpecError(f"{where}: a tls:// address needs [tls] with ca, cert and key, in a cluster file")
     if isinstance(cluster, Remote) and cluster.threads % cluster.workers:
         raise SpecError(
             f"{where}: threads = {cluster.threads} cannot be shared evenly by workers = {cluster.workers}; "

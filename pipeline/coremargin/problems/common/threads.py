@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import partial
 from typing import TypeVar
 
@@ -27,12 +26,3 @@ def map_in_threads(work: Callable[[A], B], entries: Iterable[A], most: int = MOS
     finally:
         together.end()
         pool.shutdown(wait=True, cancel_futures=True)
-
-
-@contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """Limits BLAS to one thread within the context: solves that run side by side gain nothing from more."""
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(1, user_api="blas"):
-        yield

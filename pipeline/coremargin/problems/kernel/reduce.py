@@ -23,6 +23,7 @@ from coremargin.engine.calls import map_blocks
 from coremargin.engine.clusters.specs import local_cluster
 from coremargin.errors import UsageError
 from coremargin.formats.local_path import local_path
+from coremargin.maths.blas import one_blas_thread
 from coremargin.maths.kernel.callables import CallableKernel
 from coremargin.maths.kernel.expansion import Expansion
 from coremargin.maths.kernel.machine import weighted_losses
@@ -35,7 +36,6 @@ from coremargin.models.predict import opened_model
 from coremargin.models.user_kernel import faults_named
 from coremargin.problems.common.classes import class_codes, class_index, class_weights
 from coremargin.problems.common.driver_rows import ClassRows, confusion_counts, predicted_classes, read_labelled_rows
-from coremargin.problems.common.threads import one_blas_thread
 from coremargin.problems.kernel.bounds import claimed_bounds, lower_bound, squared_norm, total_bound, upper_bound
 from coremargin.problems.kernel.columns import Columns, Setting, class_costs
 from coremargin.problems.kernel.kernel_margin import Machine

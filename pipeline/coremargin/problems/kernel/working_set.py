@@ -15,10 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.engine.memory_need import MemoryNeed
+from coremargin.maths.blas import one_blas_thread
 from coremargin.maths.kernel.gram import Gram
 from coremargin.problems.common.driver_rows import thin_by_class
 from coremargin.problems.common.sizes import float64_row_bytes
-from coremargin.problems.common.threads import map_in_threads, one_blas_thread
+from coremargin.problems.common.threads import map_in_threads
 from coremargin.problems.kernel.spec import HELP
 from coremargin.spec import format_size
 
