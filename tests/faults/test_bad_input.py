@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import partialmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,6 @@ from coremargin.engine.executors import InProcess
 from coremargin.errors import ClaimRefuted, DamagedChunk, OutputError, StoreError
 from coremargin.learn import train as train_module
 from coremargin.learn.train import Progress, train_job
-from coremargin.problems.hard import hard_margin as make
 from coremargin.problems.hard.hard_margin import HardMargin
 from coremargin.problems.registry import new_job
 from coremargin.verify import verify
@@ -174,7 +173,7 @@ def test_a_store_that_grows_while_it_is_scanned(
     tmp_path: Path, store: Store, make_separable: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The job finishes on the rows that it began with; verify says that rows were appended since."""
-    monkeypatch.setattr(make, "HardMargin", partial(HardMargin, sample_bytes=2000))
+    monkeypatch.setattr(HardMargin, "__init__", partialmethod(HardMargin.__init__, sample_bytes=2000))
     X, y = make_separable(300, 4)
     shutil.copytree(store.path, tmp_path / "before.zarr")
     grown = []
@@ -197,7 +196,7 @@ def test_a_store_that_is_replaced_while_it_is_scanned(
     tmp_path: Path, store: Store, make_separable: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A store that was made anew under a running job is noticed: no model of a mixture of both."""
-    monkeypatch.setattr(make, "HardMargin", partial(HardMargin, sample_bytes=2000))
+    monkeypatch.setattr(HardMargin, "__init__", partialmethod(HardMargin.__init__, sample_bytes=2000))
     X, y = make_separable(1000, 4)
     done = []
 

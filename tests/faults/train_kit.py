@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import time
-from functools import partial
+from functools import partialmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,6 @@ from coremargin.learn import train as train_module
 from coremargin.maths.outliers import published
 from coremargin.problems.ball import enclosing_ball as ball
 from coremargin.problems.ellipsoid import enclosing_ellipsoid as ellipsoid
-from coremargin.problems.fleet import make as fleet
 from coremargin.problems.hard import hard_margin as hard
 from coremargin.problems.kernel import kernel_margin
 from coremargin.problems.kernel_ball import kernel_ball
@@ -152,7 +151,6 @@ def sample_little(bytes_: int = 10_000) -> None:
     for module, name in (
         (hard, "HardMargin"),
         (soft, "SoftMargin"),
-        (fleet, "SoftMargin"),
         (outlier_margin, "OutlierMargin"),
         (kesler, "KeslerMargin"),
         (crammer_singer, "CrammerSinger"),
@@ -163,7 +161,8 @@ def sample_little(bytes_: int = 10_000) -> None:
         (kernel_ball, "KernelBall"),
         (relative_margin, "RelativeMargin"),
     ):
-        setattr(module, name, partial(getattr(module, name), sample_bytes=bytes_))
+        problem = getattr(module, name)
+        problem.__init__ = partialmethod(problem.__init__, sample_bytes=bytes_)
     soft_ball.SMALL_BYTES = bytes_  # larger stores are read in stages
     published.RANGE = 60  # an enumeration has many waves
     near_margin.PAYS = near_margin.PAYS_ALIKE = 1_000  # small fleets are read in stages, too

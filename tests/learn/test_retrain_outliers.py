@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from functools import partial
+from functools import partialmethod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +13,6 @@ import coremargin
 from coremargin.data.amend import remove_rows, write_labels
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
-from coremargin.problems.outliers import outlier_margin
 from coremargin.problems.outliers.outlier_margin import OutlierMargin
 from coremargin.problems.outliers.outlier_table import outlier_table
 from coremargin.verify import verify
@@ -43,7 +42,7 @@ def append(path: Path, rows: int, seed: int, **options: Any) -> None:
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """10,030 rows, three of them outliers, in chunks of 100; its sample is a small part of it."""
-    monkeypatch.setattr(outlier_margin, "OutlierMargin", partial(OutlierMargin, sample_bytes=20_000))
+    monkeypatch.setattr(OutlierMargin, "__init__", partialmethod(OutlierMargin.__init__, sample_bytes=20_000))
     with StoreWriter.create(tmp_path / "rows.zarr", features=5, dtype="float32", chunk_rows=100) as writer:
         writer.write(*made(10_030, 1, wrong=3), origin="test")
     return tmp_path / "rows.zarr"

@@ -17,7 +17,6 @@ from coremargin.errors import ClaimRefuted, Interrupted
 from coremargin.learn.train import Progress, train_job
 from coremargin.models.model import Model
 from coremargin.models.predict import predict
-from coremargin.problems.hard import hard_margin as make
 from coremargin.problems.hard.hard_margin import HardMargin
 from coremargin.problems.registry import new_job
 from coremargin.verify import verify
@@ -47,9 +46,8 @@ def rows(rng: np.random.Generator) -> tuple[csr_array, np.ndarray]:
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sample and a pool of few rows, so that there is something to scan for."""
     options: dict[str, Any] = {"sample_bytes": 1, "working_set_bytes": 1, "sample_share": 0.01}
-    monkeypatch.setattr(make, "HardMargin", lambda source, epsilon, **given: HardMargin(
-        source, epsilon, **(given | options)
-    ))  # fmt: skip
+    begin = HardMargin.__init__
+    monkeypatch.setattr(HardMargin, "__init__", lambda *given, **named: begin(*given, **(named | options)))
 
 
 def exact(model: Path) -> dict[str, bytes]:

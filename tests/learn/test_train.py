@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import partialmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,6 @@ from coremargin.learn.record import summary_of
 from coremargin.learn.train import Progress, train_job
 from coremargin.models.model import Model
 from coremargin.problems.hard import forecast
-from coremargin.problems.hard import hard_margin as make
 from coremargin.problems.hard.hard_margin import HardMargin
 from coremargin.problems.registry import new_job
 from coremargin.spec import Size
@@ -44,7 +43,7 @@ def store(make_separable: Callable[..., Any], make_store: Callable[..., Store]) 
 
 @pytest.fixture
 def _small_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(make, "HardMargin", partial(HardMargin, sample_bytes=3_000))
+    monkeypatch.setattr(HardMargin, "__init__", partialmethod(HardMargin.__init__, sample_bytes=3_000))
 
 
 class Shuffled(InProcess):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property, partial, partialmethod
 from pathlib import Path
 from typing import Any
 
@@ -345,8 +345,8 @@ class Specimens:
                 patch.setattr(near_margin, "NEAR_BYTES_LEAST", 1)  # some rows are far from the band
                 if name.startswith("soft-ellipsoid"):  # not all rows are sent
                     patch.setattr(soft_ellipsoid, "BAND_LEAST", 40)
-                    small_sample = partial(soft_ellipsoid.SoftEllipsoid, sample_bytes=1920)
-                    patch.setattr(soft_ellipsoid, "SoftEllipsoid", small_sample)
+                    least = soft_ellipsoid.SoftEllipsoid
+                    patch.setattr(least, "__init__", partialmethod(least.__init__, sample_bytes=1920))
                 if name.endswith("-stages"):
                     patch.setattr(near_margin, "NEAR_BYTES_LEAST", 200 * 32)
                     small = partial(near_margin.SoftMargin, sample_bytes=960, memory_bytes=60_000, in_stages=True)
@@ -354,7 +354,8 @@ class Specimens:
                         patch.setattr(module, "SoftMargin", lambda *given, **_: small(*given[:6]))
                     patch.setattr(soft_ball, "SMALL_BYTES", 0)
                     patch.setattr(soft_ball, "BAND_LEAST", 100)
-                    patch.setattr(soft_ball, "SoftBall", partial(soft_ball.SoftBall, sample_bytes=960))
+                    ball = soft_ball.SoftBall
+                    patch.setattr(ball, "__init__", partialmethod(ball.__init__, sample_bytes=960))
                 coremargin.train(rows.path, out=model, overwrite=True, cluster="threads", **asked)
             if name == "hard-stopped":
                 _stopped(model)

@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from types import TracebackType
 
+    from numpy.typing import DTypeLike
+
     from coremargin.data.commits import CommitInfo
     from coremargin.data.key_values import Keys
     from coremargin.data.storage import Storage
@@ -139,7 +141,7 @@ class StoreWriter:
         path: Address,
         *,
         features: int,
-        dtype: str = "float32",
+        dtype: DTypeLike | None = "float32",
         chunk_bytes: int = CHUNK_BYTES,
         compression: str = "none",
         overwrite: bool = False,

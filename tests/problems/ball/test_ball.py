@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from functools import partial
+from functools import partialmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,7 +78,8 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
 @pytest.fixture
 def _in_stages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Even small stores are read in stages."""
-    monkeypatch.setattr(enclosing_ball, "EnclosingBall", partial(enclosing_ball.EnclosingBall, sample_bytes=500))
+    problem = enclosing_ball.EnclosingBall
+    monkeypatch.setattr(problem, "__init__", partialmethod(problem.__init__, sample_bytes=500))
 
 
 def say(*words: object, code: int = 0) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from functools import partial
+from functools import partial, partialmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,8 +54,8 @@ def flat(rows: np.ndarray) -> np.ndarray:
 @pytest.fixture
 def _in_stages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Even small stores are read in stages."""
-    small = partial(enclosing_ellipsoid.EnclosingEllipsoid, sample_bytes=500)
-    monkeypatch.setattr(enclosing_ellipsoid, "EnclosingEllipsoid", small)
+    problem = enclosing_ellipsoid.EnclosingEllipsoid
+    monkeypatch.setattr(problem, "__init__", partialmethod(problem.__init__, sample_bytes=500))
 
 
 def say(*words: object, code: int = 0) -> str:

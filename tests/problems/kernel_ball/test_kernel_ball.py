@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 from collections.abc import Callable
-from functools import partial
+from functools import partialmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +53,8 @@ def _in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first read has several stages, and working sets grow in steps."""
     monkeypatch.setattr(kernel_ball, "FIRST", 40)
     monkeypatch.setattr(kernel_ball, "SMALL", 0)
-    monkeypatch.setattr(kernel_ball, "KernelBall", partial(kernel_ball.KernelBall, sample_bytes=1500))
+    problem = kernel_ball.KernelBall
+    monkeypatch.setattr(problem, "__init__", partialmethod(problem.__init__, sample_bytes=1500))
 
 
 def train(source: Any, *labels: Any, **options: Any) -> Any:

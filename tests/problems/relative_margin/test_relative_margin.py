@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from functools import partial
+from functools import partial, partialmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,7 +59,7 @@ def store(tmp_path: Path) -> Path:
 def _in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sample is read first, scans send some of the rows, and none stay in memory."""
     monkeypatch.setattr(relative_margin, "NEAR_LEAST", 100)
-    monkeypatch.setattr(relative_margin, "RelativeMargin", partial(RelativeMargin, sample_bytes=1500))
+    monkeypatch.setattr(RelativeMargin, "__init__", partialmethod(RelativeMargin.__init__, sample_bytes=1500))
     monkeypatch.setattr(train_module, "fits", lambda *_, **__: False)
 
 
@@ -231,7 +231,7 @@ def test_equal_rows_and_rows_at_the_margin_have_the_sides_that_the_verifier_sees
     coremargin.ingest(X, tmp_path / "s.zarr", labels=y, chunk_bytes=100 * 8)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(relative_margin, "NEAR_LEAST", 100)
-        patch.setattr(relative_margin, "RelativeMargin", partial(RelativeMargin, sample_bytes=2000))
+        patch.setattr(RelativeMargin, "__init__", partialmethod(RelativeMargin.__init__, sample_bytes=2000))
         asked = {**ASKED, "C": 0.01, "relative_margin": 1.5}
         model: Any = coremargin.train(tmp_path / "s.zarr", epsilon=1e-6, out=tmp_path / "m", **asked)
     result = examine(tmp_path / "m", tmp_path / "s.zarr")

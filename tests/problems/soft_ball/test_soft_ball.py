@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from functools import partial
+from functools import partialmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +50,7 @@ def store(tmp_path: Path, rows: np.ndarray) -> Path:
 def _in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sample is read first, and scans send some of the rows."""
     monkeypatch.setattr(soft_ball, "BAND_LEAST", 200)
-    monkeypatch.setattr(soft_ball, "SoftBall", partial(soft_ball.SoftBall, sample_bytes=1500))
+    monkeypatch.setattr(soft_ball.SoftBall, "__init__", partialmethod(soft_ball.SoftBall.__init__, sample_bytes=1500))
 
 
 def say(*words: object, code: int = 0) -> str:
@@ -397,7 +397,7 @@ def test_ties_at_the_radius_are_solved_in_memory(
 ) -> None:
     """Where a band does not hold them, all rows are sent."""
     monkeypatch.setattr(soft_ball, "BAND_LEAST", 60)
-    monkeypatch.setattr(soft_ball, "SoftBall", partial(soft_ball.SoftBall, sample_bytes=500))
+    monkeypatch.setattr(soft_ball.SoftBall, "__init__", partialmethod(soft_ball.SoftBall.__init__, sample_bytes=500))
     weights = np.random.default_rng(7).uniform(0.1, 2.0, 400) if weighted else None
     options: dict[str, Any] = {} if weights is None else {"weights": weights}
     coremargin.ingest(tied(kind), tmp_path / "s.zarr", unlabelled=True, chunk_bytes=200, **options)
@@ -411,10 +411,9 @@ def test_ties_at_the_radius_are_solved_in_memory(
 
 def test_ties_beyond_the_memory_are_the_reason_of_a_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows at +1 and -1 of which a scan sends 60: they are counted, and the bounds hold."""
-    small = partial(soft_ball.SoftBall, sample_bytes=500)
     monkeypatch.setattr(soft_ball, "BAND_LEAST", 60)
     monkeypatch.setattr(soft_ball, "BAND_PART", 1e-4)
-    monkeypatch.setattr(soft_ball, "SoftBall", small)
+    monkeypatch.setattr(soft_ball.SoftBall, "__init__", partialmethod(soft_ball.SoftBall.__init__, sample_bytes=500))
     coremargin.ingest(tied("signs"), tmp_path / "s.zarr", unlabelled=True, chunk_bytes=200)
     model = coremargin.train(
         tmp_path / "s.zarr", one_class="ball", nu=0.8, epsilon=1e-9, memory="8MiB", out=tmp_path / "m"
@@ -453,7 +452,7 @@ def staged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: np.random.Gener
     """4,000 rows in chunks of 50, in order of a column, that are read in stages."""
     monkeypatch.setattr(soft_ball, "SMALL_BYTES", 0)
     monkeypatch.setattr(soft_ball, "BAND_LEAST", 1000)
-    monkeypatch.setattr(soft_ball, "SoftBall", partial(soft_ball.SoftBall, sample_bytes=8000))
+    monkeypatch.setattr(soft_ball.SoftBall, "__init__", partialmethod(soft_ball.SoftBall.__init__, sample_bytes=8000))
     rows = (rng.standard_normal((4000, 3)) * [1, 2, 0.5] + 100).astype(np.float32)
     rows = rows[np.argsort(rows[:, 2])]
     coremargin.ingest(rows, tmp_path / "t.zarr", unlabelled=True, chunk_bytes=50 * 12)

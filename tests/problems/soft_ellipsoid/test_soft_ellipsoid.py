@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from functools import partial
+from functools import partialmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +50,8 @@ def store(tmp_path: Path, rows: np.ndarray) -> Path:
 def _in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sample is read first, and scans send some of the rows."""
     monkeypatch.setattr(soft_ellipsoid, "BAND_LEAST", 200)
-    monkeypatch.setattr(soft_ellipsoid, "SoftEllipsoid", partial(soft_ellipsoid.SoftEllipsoid, sample_bytes=1500))
+    problem = soft_ellipsoid.SoftEllipsoid
+    monkeypatch.setattr(problem, "__init__", partialmethod(problem.__init__, sample_bytes=1500))
 
 
 def say(*words: object, code: int = 0) -> str:
@@ -311,7 +312,8 @@ def test_ties_on_the_surface_are_solved_in_memory(
 ) -> None:
     """Where a band does not hold them, all rows are sent."""
     monkeypatch.setattr(soft_ellipsoid, "BAND_LEAST", 60)
-    monkeypatch.setattr(soft_ellipsoid, "SoftEllipsoid", partial(soft_ellipsoid.SoftEllipsoid, sample_bytes=500))
+    problem = soft_ellipsoid.SoftEllipsoid
+    monkeypatch.setattr(problem, "__init__", partialmethod(problem.__init__, sample_bytes=500))
     weights = np.random.default_rng(7).uniform(0.1, 2.0, 400) if weighted else None
     options: dict[str, Any] = {} if weights is None else {"weights": weights}
     coremargin.ingest(tied(kind), tmp_path / "s.zarr", unlabelled=True, chunk_bytes=200, **options)

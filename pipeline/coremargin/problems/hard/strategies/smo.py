@@ -71,8 +71,9 @@ class SequentialMinimal(Walk):
             "most": max(LEAST_ROOM, isqrt(task.memory // 16)),
             "updates": steps,
         }
-        arrays = {"w": w, "weights": weights, "signs": signs, "ids": task.first.ids, **to_arrays("rows", rows)}
-        return {**arrays, **{name: np.array(value) for name, value in numbers.items()}}
+        known = {"w": w, "weights": weights, "signs": signs, "ids": task.first.ids}
+        arrays = {name: np.asarray(value) for name, value in (known | numbers).items()}
+        return arrays | to_arrays("rows", rows)
 
     def walk(self, block: RowBlock, carried: Carried) -> tuple[Carried, NDArray[np.intp]]:
         """Steps with the rows of the block, until they and the rows in memory are optimal to within epsilon."""
