@@ -20,9 +20,8 @@ import numpy as np
 
 from coremargin.data.machine_memory import available_bytes
 from coremargin.data.storage import Entry, check_most, check_size
-from coremargin.errors import DataError, UsageError
-from coremargin.formats.object_storage import Fetched, ObjectReader, check_process
-from coremargin.formats.open_folder import incomplete
+from coremargin.errors import UsageError
+from coremargin.formats.object_storage import Fetched, ObjectReader, check_process, read_model_objects
 from coremargin.formats.zarr_metadata import read_array_metadata
 
 if TYPE_CHECKING:
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 
     from coremargin.data.checksum import Data
     from coremargin.data.storage import Lock, Owner, Owns, Storage, Tag
-    from coremargin.formats.location import Location
     from coremargin.formats.storage import ReadableStorage
 
 T = TypeVar("T")
@@ -134,8 +132,8 @@ class ObjectStorage(ObjectReader):
 
     remote = True
 
-    def __init__(self, address: Location) -> None:
-        super().__init__(address)
+    def _forget(self) -> None:
+        super()._forget()
         self._requested: dict[tuple[str, int], _Part] = {}
         self._requesting = ThreadLock()
 
@@ -252,13 +250,8 @@ class ObjectStorage(ObjectReader):
         self.write("", [])
 
     def read_whole(self, read: Callable[[ReadableStorage], T]) -> T:
-        """``read`` of the objects as they are."""
-        try:
-            return read(self)
-        except FileNotFoundError as error:
-            if not self.exists():
-                raise DataError(f"{self.name}: expected a model, found nothing there") from None
-            raise incomplete(self.name, error) from None
+        """Of one generation, or of objects that have the same tags after the last was read."""
+        return read_model_objects(self, read)
 
     def free_bytes(self) -> int:
         """Without a limit that is known."""
