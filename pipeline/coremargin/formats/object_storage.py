@@ -52,6 +52,10 @@ class Level(NamedTuple):
     objects: list[tuple[str, int]]
 
 
+class AccessDenied(RunError):
+    """The service refuses, or there is no such object and no right to list, which a service does not tell apart."""
+
+
 class ObjectReader:
     """Reads the objects below an address. Safe in many threads; travels to another process as its address."""
 
@@ -198,7 +202,7 @@ class ObjectReader:
                 f"{self.name}: the bucket is in another region; give --storage-option region=NAME or AWS_REGION"
             )
         if isinstance(error, refused.UnauthenticatedError | refused.PermissionDeniedError) or code in _DENIED:
-            return RunError(
+            return AccessDenied(
                 f"{place}: access denied ({code or 'permission'}), with {self._credentials.source}, or there is no "
                 "such object and no right to list; give the right to read and list, use other credentials, or "
                 "--storage-option skip_signature=true for a public bucket"
