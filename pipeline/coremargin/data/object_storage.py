@@ -1,4 +1,4 @@
-"""Objects of a bucket or a web server as a storage: ``s3://``, ``gs://``, ``az://`` and ``https://``, for reading.
+"""Objects of a bucket as a storage: ``s3://``, ``gs://``, ``az://``; of a web server, ``https://``, for reading.
 
 Chunks cannot be mapped: they are fetched ahead, as far as memory allows, as a request takes some 30 ms before its first
 byte and one connection carries some 90 MB/s. Measured at these figures, 16 requests at a time read as fast as a scan
@@ -10,16 +10,18 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
+from tempfile import SpooledTemporaryFile
 from threading import Lock as ThreadLock
-from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, TypeVar, cast
 
 import msgspec
 import numpy as np
 
+from coremargin.data.conditional_puts import ConditionalPuts
 from coremargin.data.machine_memory import available_bytes
-from coremargin.data.storage import Entry, check_most, check_size
+from coremargin.data.storage import ABSENT, Entry, check_most, check_size
 from coremargin.errors import UsageError
 from coremargin.formats.object_storage import Fetched, ObjectReader, check_process, read_model_objects
 from coremargin.formats.zarr_metadata import read_array_metadata
@@ -37,6 +39,7 @@ REQUESTS = 16  #: for chunks, at a time
 PREFETCH_BYTES = 256 << 20  #: most bytes of a process that were fetched and not yet read
 _MEMORY_SHARE = 8  # of what is available at the first fetch
 _MOST_BYTES = 1 << 62
+_SPOOLED_BYTES = 32 << 20  # of an object that is written piece by piece, in memory
 _ALIGNMENT = 16  # as NumPy's own arrays have it
 
 
@@ -183,47 +186,60 @@ class ObjectStorage(ObjectReader):
             part = self._requested.pop((key, start), None)
         return None if part is None else prefetcher.take(part)
 
-    def write(self, key: str, parts: Sequence[Data], *, replaces: Tag | None = None) -> NoReturn:
-        """Raises UsageError, as do all that write."""
-        raise UsageError(
-            f"{self.name}: writing to addresses is not supported yet, expected a path on this machine; write there, "
-            "and copy what was written"
-        )
+    def write(self, key: str, parts: Sequence[Data], *, replaces: Tag | None = None) -> Tag:
+        """By a put, which shows an object whole or not at all; with ``replaces``, by one on that condition."""
+        self._preloaded.pop(key, None)
+        return self._puts.put(self._path(key), parts, replaces)
 
-    def create(self, key: str) -> AbstractContextManager[BinaryIO]:
-        """Refused."""
-        self.write(key, [])
+    @contextmanager
+    def create(self, key: str) -> Iterator[BinaryIO]:
+        """A temporary file of this machine, which is then put: archives are not written from their first byte on."""
+        with SpooledTemporaryFile(max_size=_SPOOLED_BYTES) as file:
+            yield cast("BinaryIO", file)
+            file.seek(0)
+            self._preloaded.pop(key, None)
+            self._puts.put_file(self._path(key), cast("BinaryIO", file))
 
     def link(self, key: str, file: BinaryIO, place: Path) -> bool:
         """No object is a file."""
         return False
 
     def protect(self, key: str) -> None:
-        """Refused."""
-        self.write(key, [])
+        """Each object belongs to one model."""
 
     def append(self, key: str, length: int, data: Data) -> None:
-        """Refused."""
-        self.write(key, [])
+        """Put the longer object in the place of the one that was read."""
+        try:
+            found = self.fetch(key)
+        except FileNotFoundError:
+            found = Fetched(memoryview(b""), "", 0)
+        self.write(key, [found.data[:length], data], replaces=found.tag or ABSENT)
 
     def sync(self, *prefixes: str) -> None:
         """What was written lasts."""
 
     def remove(self, key: str, owns: Owns) -> None:
-        """Refused."""
-        self.write(key, [])
+        """One by one, as far as they are listed."""
+        names = [name for name, _ in self.list_all(key)]
+        with suppress(FileNotFoundError):
+            names += [key] if key and self.tag(key) else []
+        self._puts.delete([self._path(name) for name in names if owns(name, False)])
 
     def sweep(self, prefix: str, owns: Owns) -> None:
-        """Refused."""
-        self.write(prefix, [])
+        """Nothing is half-written."""
 
-    def resolved(self) -> Storage:
-        """Refused, as whoever writes asks for it first."""
-        self.write("", [])
+    def resolved(self) -> ObjectStorage:
+        """Itself, once a test has shown that conditional writes work there. Raises UsageError, OutputError."""
+        self._puts.check("generations")
+        return self
+
+    @property
+    def _puts(self) -> ConditionalPuts:
+        return ConditionalPuts(self.name, self._store, self._call)
 
     def lock_writers(self, called: str = "") -> Lock:
         """Refused."""
-        self.write("", [])
+        self._refuse()
 
     def lock_removal(self) -> Lock:
         """Nothing: whoever removes cannot ask readers."""
@@ -231,11 +247,11 @@ class ObjectStorage(ObjectReader):
 
     def without_readers(self) -> AbstractContextManager[None]:
         """Refused."""
-        self.write("", [])
+        self._refuse()
 
     def prepare(self) -> Storage:
         """Refused."""
-        self.write("", [])
+        self._refuse()
 
     def prepared(self) -> Storage | None:
         """There is none."""
@@ -243,15 +259,21 @@ class ObjectStorage(ObjectReader):
 
     def publish(self, prepared: Storage, owns: Owns) -> None:
         """Refused."""
-        self.write("", [])
+        self._refuse()
 
     def replacing(self, kind: Owner, *, overwrite: bool) -> AbstractContextManager[Storage]:
         """Refused."""
-        self.write("", [])
+        self._refuse()
 
     def read_whole(self, read: Callable[[ReadableStorage], T]) -> T:
         """Of one generation, or of objects that have the same tags after the last was read."""
         return read_model_objects(self, read)
+
+    def _refuse(self) -> NoReturn:
+        raise UsageError(
+            f"{self.name}: writing to addresses is not supported yet, expected a path on this machine; write there, "
+            "and copy what was written"
+        )
 
     def free_bytes(self) -> int:
         """Without a limit that is known."""
