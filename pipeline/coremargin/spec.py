@@ -168,13 +168,14 @@ def convert(
             try:
                 return _location(value, folder)
             except UsageError as error:
-                raise _Refused(str(error)) from None
+                key = next((name for name, given in data.items() if given is value), "store")
+                raise _Refused(f"{key}: {error}") from None
         raise NotImplementedError(f"no reader for {wanted}")
 
     try:
         return msgspec.convert(data, kind, dec_hook=decode)
     except _Refused as error:  # without the value, which may contain what somebody took for an option: a secret
-        raise SpecError(f"{where}: store: {error}") from None
+        raise SpecError(f"{where}: {error}") from None
     except msgspec.ValidationError as error:
         info = inspect.type_info(kind)  # takes longer than the conversion
         _check_keys(data, info, where, ())

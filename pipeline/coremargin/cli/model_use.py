@@ -55,7 +55,7 @@ _drop = click.option("--drop", metavar="COLUMNS", help="Columns of the file to i
 @json_option
 @quiet_option
 def verify(  # noqa: PLR0913 - one for each option
-    model: Path,
+    model: Path | Location,
     store: Path | Location,
     *,
     epsilon: float | None,
@@ -152,7 +152,7 @@ def _require_epsilon(result: Verification, epsilon: float) -> None:
 @json_option
 @quiet_option
 def predict(  # noqa: PLR0913 - one for each option
-    model: Path,
+    model: Path | Location,
     store: Path | Location,
     out: Path,
     *,
@@ -216,7 +216,7 @@ def predict(  # noqa: PLR0913 - one for each option
 @json_option
 @quiet_option
 def evaluate(
-    model: Path, store: Path | Location, *, drop: str | None, as_json: bool, quiet: bool, **options: Any
+    model: Path | Location, store: Path | Location, *, drop: str | None, as_json: bool, quiet: bool, **options: Any
 ) -> None:
     """Compare the predictions of MODEL for STORE with its labels.
 

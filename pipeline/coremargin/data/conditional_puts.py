@@ -61,7 +61,7 @@ class ConditionalPuts:
             try:
                 if (result := self._write(put, path)) is not None:
                     return self._tag(result, path)
-            except _NoAnswer as error:
+            except NoAnswer as error:
                 problem = error
             data, tag = self._read(path, sum(view.nbytes for view in views))
             if data is not None and data == b"".join(views):
@@ -149,7 +149,7 @@ class ConditionalPuts:
         except OutputError:
             raise
         except RunError as error:
-            raise _NoAnswer(str(error)) from None
+            raise NoAnswer(str(error)) from None
 
     def _read(self, path: str, most: int) -> tuple[bytes | None, Tag]:
         """Bytes and tag of an object as it is now; without bytes if there are more than ``most``."""
@@ -174,7 +174,7 @@ class ConditionalPuts:
         return str(result["e_tag"])
 
 
-class _NoAnswer(OutputError):
+class NoAnswer(OutputError):
     """Whether a put was done is not known."""
 
 

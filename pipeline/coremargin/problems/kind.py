@@ -166,7 +166,7 @@ class Kind(ABC, Generic[J, P, M]):
         return []
 
     @abstractmethod
-    def describe(self, path: Path, model: M, made: Sequence[tuple[str, str]]) -> list[str]:
+    def describe(self, path: str | Path, model: M, made: Sequence[tuple[str, str]]) -> list[str]:
         """What a model is and claims, for people; made: when, and what it cost."""
 
     @abstractmethod
@@ -176,7 +176,7 @@ class Kind(ABC, Generic[J, P, M]):
 
 def describe_paths(job: TrainJob) -> list[str]:
     """The paths of model and report."""
-    return [f"model   {job.out}", f"report  {job.out / 'report.html'}"]
+    return [f"model   {job.out}", f"report  {job.out}/report.html"]
 
 
 def describe_resume(outcome: Outcome) -> list[str]:
@@ -193,7 +193,7 @@ def suggest_loss(loss: str, *, instead_of: str = "") -> str:
 
 def describe_verify(job: TrainJob) -> str:
     """The command that verifies the model."""
-    words = ["coremargin", "verify", str(job.out), str(job.store), *storage_words(job.store), *job.said_again]
+    words = ["coremargin", "verify", str(job.out), str(job.store), *storage_words(job.out, job.store), *job.said_again]
     return f"check   {shlex.join(words)}"
 
 

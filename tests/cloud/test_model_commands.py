@@ -1,0 +1,226 @@
+"""Commands on models in buckets: written as generations, read by all commands, the same as on this machine."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+import coremargin
+from cloud_kit import KEYS
+from coremargin.data.object_storage import ObjectStorage
+from coremargin.data.synth import Recipe, synth
+from coremargin.errors import Busy, UsageError
+from coremargin.formats.location import location
+from coremargin.formats.object_storage import ObjectReader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from click.testing import Result
+
+    from cloud_kit import Proxy
+    from coremargin.formats.location import Location
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where checkpoints of models at addresses lie."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def options(moto: str) -> list[str]:
+    """Those of the bucket."""
+    return ["--storage-option", f"endpoint={moto}"]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Rows on this machine."""
+    path: Path = tmp_path_factory.mktemp("rows") / "rows.zarr"
+    synth(path, Recipe(4_000, 10, chunk_bytes=20_000))
+    return path
+
+
+def objects(address: Location) -> dict[str, bytes]:
+    """All of a model."""
+    reader = ObjectReader(address)
+    return {key: reader.open(key).read() for key, _ in reader.list_all()}
+
+
+def test_train_to_a_bucket(
+    run: Callable[..., Result],
+    bucket: Callable[..., Location],
+    store: Path,
+    options: list[str],
+    tmp_path: Path,
+    state: Path,
+) -> None:
+    """The model has the bytes of a local one, verifies, is replaced only on request, and leaves nothing behind."""
+    local, address = tmp_path / "rows.model", bucket("a b%20c/rows.model")
+    words = ["train", str(store), "--epsilon", "0.01"]
+    assert run(*words, "--out", str(local)).exit_code == 0
+    result = run(*words, "--out", str(address), *options)
+    assert result.exit_code == 0, result.output
+    assert f"verify '{address}' {store} --storage-option endpoint=" in result.output.replace("\n", " ")
+    found = objects(address)
+    assert found.keys() == {file.name for file in local.iterdir()}
+    for name in ("arrays.npz", "retraining.npz"):
+        assert found[name] == (local / name).read_bytes()
+    assert json.loads(found["model.json"]) == json.loads((local / "model.json").read_bytes())
+    assert json.loads(found["run.json"])["out"] == str(address)
+    assert not list(state.rglob("*.checkpoint"))
+    assert run("verify", str(address), str(store), *options).exit_code == 0
+    again = run(*words, "--out", str(address), *options)
+    assert again.exit_code == 2
+    assert "a model is there already; choose another place, or give --overwrite" in again.output
+    first = ObjectReader(address).generation
+    assert run(*words, "--out", str(address), *options, "--overwrite").exit_code == 0
+    second = ObjectReader(address).generation
+    assert first is not None
+    assert second is not None
+    assert first != second
+    everything = [key for key, _ in ObjectReader(bucket("a b%20c")).list_all()]
+    assert not any(first.generation in key for key in everything)
+    assert len(everything) == len(found) + 1
+    resumed = run(*words, "--out", str(address), *options, "--resume")
+    assert resumed.exit_code == 0
+    assert "nothing to do" in resumed.output
+
+
+def test_commands_read_models_from_buckets(
+    run: Callable[..., Result], bucket: Callable[..., Location], store: Path, options: list[str], tmp_path: Path
+) -> None:
+    """Their outputs are those of the local copy, by bytes."""
+    local, address = tmp_path / "rows.model", bucket("rows.model")
+    made = run("train", str(store), "--out", str(local), "--loss", "hinge", "--C", "0.1,1", "--folds", "2")
+    assert made.exit_code == 0, made.output
+    for file in (file for file in local.rglob("*") if file.is_file()):
+        ObjectStorage(address).write(str(file.relative_to(local)), [file.read_bytes()])
+    for words in (
+        ["show", "{}"],
+        ["show", "{}", "--json"],
+        ["coefficients", "{}", "--csv"],
+        ["evaluate", "{}", str(store), "--json", "-q"],
+        ["verify", "{}", str(store), "--json", "-q"],
+    ):
+        expected = run(*(word.format(local) for word in words))
+        found = run(*(word.format(address) for word in words), *options)
+        assert expected.exit_code == found.exit_code == 0, found.output
+        assert found.output.replace(str(address), str(local)) == expected.output
+    for name in ("a.csv", "b.csv", "a.parquet", "b.parquet"):
+        model = [str(local)] if name[0] == "a" else [str(address), *options]
+        assert run("predict", model[0], str(store), str(tmp_path / name), *model[1:]).exit_code == 0
+    for ending in ("csv", "parquet"):
+        assert (tmp_path / f"a.{ending}").read_bytes() == (tmp_path / f"b.{ending}").read_bytes()
+    assert coremargin.load(str(address), storage_options=address.options).record == coremargin.load(local).record
+    assert run("registry", "add", str(tmp_path / "models"), str(address), *options).exit_code == 0
+    assert run("verify", f"{tmp_path}/models@candidate", str(store)).exit_code == 0
+
+
+def test_retrain_in_a_bucket(
+    run: Callable[..., Result], bucket: Callable[..., Location], options: list[str], tmp_path: Path
+) -> None:
+    """The earlier model with its warm-start state is read there; a model may take its own place."""
+    store, address = tmp_path / "rows.zarr", bucket("rows.model")
+    opened = synth(store, Recipe(4_000, 10, chunk_bytes=20_000))
+    assert run("train", str(store), "--out", str(address), "--epsilon", "0.01", *options).exit_code == 0
+    coremargin.remove_rows(store, [5])
+    result = run("retrain", str(address), str(store), "--out", str(address), "--overwrite", *options)
+    assert result.exit_code == 0, result.output
+    record = json.loads(objects(address)["run.json"])
+    assert record["retrained"]["model"] == str(address)
+    assert "from_scratch" not in record["retrained"]
+    assert record["bytes_read"] < opened.nbytes / 2
+    assert run("verify", str(address), str(store), *options).exit_code == 0
+
+
+def test_interrupted_and_resumed(
+    run: Callable[..., Result],
+    bucket: Callable[..., Location],
+    store: Path,
+    options: list[str],
+    tmp_path: Path,
+    state: Path,
+) -> None:
+    """A run that stops at a limit leaves a model in the bucket, a checkpoint here, and resumes to the same bits."""
+    local, address = tmp_path / "rows.model", bucket("rows.model")
+    words = ["train", str(store), "--strategy", "paper", "--epsilon", "0.001"]
+    assert run(*words, "--out", str(local)).exit_code == 0
+    stopped = run(*words, "--out", str(address), *options, "--max-scans", "2")
+    assert stopped.exit_code == 4, stopped.output
+    assert list(state.rglob("*.checkpoint"))
+    again = run(*words, "--out", str(address), *options)
+    assert again.exit_code == 2
+    resumed = run(*words, "--out", str(address), *options, "--resume")
+    assert resumed.exit_code == 0, resumed.output
+    assert objects(address)["arrays.npz"] == (local / "arrays.npz").read_bytes()
+    assert not list(state.rglob("*.checkpoint"))
+
+
+def test_what_cannot_be_written_is_refused_before_training(
+    run: Callable[..., Result], bucket: Callable[..., Location], store: Path, proxy: Proxy, tmp_path: Path
+) -> None:
+    """Read-only credentials, a missing bucket, a web server, another thing in the way: nothing is trained."""
+    options = ["--storage-option", f"endpoint={proxy.endpoint}"]
+    address = bucket("rows.model")
+    words = ["train", str(store), "--epsilon", "0.01", *options]
+    proxy.refuse = lambda method, path: "AccessDenied" if method in ("PUT", "POST") else ""
+    refused = run(*words, "--out", str(address))
+    assert refused.exit_code == 5, refused.output
+    assert "access denied (AccessDenied), with the credentials that botocore found (env)" in refused.output
+    assert "writing needs the rights to read, list, write and delete there" in refused.output
+    proxy.refuse = lambda method, path: ""
+    assert "there is no such bucket" in run(*words, "--out", "s3://missing-bucket/rows.model").output
+    assert "a web server is only read" in run("train", str(store), "--out", "http://127.0.0.1:1/rows.model").output
+    assert "found a bucket" in run(*words, "--out", str(address).rpartition("/")[0]).output
+    notes = bucket("notes")
+    ObjectStorage(notes).write("notes.txt", [b"mine"])
+    other = run(*words, "--out", str(notes), "--overwrite")
+    assert other.exit_code == 2
+    assert "expected a model or nothing, found something else: notes.txt" in other.output
+    assert run(*words, "--out", str(address)).exit_code == 0
+    inside = run(*words, "--out", f"{address}/inner.model")
+    assert inside.exit_code == 2
+    assert f"lies in a store or a model, {address}; choose another place" in inside.output
+
+
+def test_another_process_was_faster(bucket: Callable[..., Location], store: Path, proxy: Proxy, tmp_path: Path) -> None:
+    """Of two that write one model the first wins, and the other says so and leaves nothing."""
+    model = coremargin.train(store, out=tmp_path / "rows.model", epsilon=0.01)
+    slow, fast = bucket("rows.model", endpoint=proxy.endpoint), bucket("rows.model")
+    saved = list[str]()
+
+    def save_meanwhile(method: str, path: str) -> str:
+        if method == "PUT" and path.endswith("run.json") and not saved:
+            saved.append(path)
+            model.save(fast, {"name": "fast"})
+        return ""
+
+    proxy.refuse = save_meanwhile
+    with pytest.raises(Busy, match=r"another writer has changed current\.json meanwhile; nothing was written"):
+        model.save(slow, {"name": "slow"}, overwrite=True)
+    assert saved
+    found = objects(fast)
+    assert json.loads(found["run.json"]) == {"name": "fast"}
+    everything = list(ObjectReader(location(fast.rpartition("/")[0], fast.options)).list_all())
+    assert len(everything) == len(found) + 1
+    with pytest.raises(UsageError, match="a model is there already"):
+        model.save(fast)
+
+
+def test_no_secret_in_models(
+    run: Callable[..., Result], bucket: Callable[..., Location], store: Path, options: list[str], state: Path
+) -> None:
+    """Not in objects, checkpoints or messages."""
+    address, seen = bucket("rows.model"), list[bytes]()
+    for more in (["--max-scans", "1"], ["--resume"], ["--restart", "--overwrite"]):
+        result = run("train", str(store), "--strategy", "paper", "--out", str(address), *options, *more)
+        seen += [result.output.encode(), repr(result.exception).encode(), *objects(address).values()]
+        seen += [path.read_bytes() for path in state.rglob("*") if path.is_file()]
+    for secret in (KEYS["AWS_ACCESS_KEY_ID"], KEYS["AWS_SECRET_ACCESS_KEY"]):
+        assert not any(secret.encode() in data for data in seen)
