@@ -2,65 +2,28 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from functools import partial
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from coremargin.data import commits, lease
-from coremargin.data.amend import remove_rows, set_weights, write_labels
+from coremargin.data import commits
+from coremargin.data.amend import remove_rows
 from coremargin.data.check import check_store
 from coremargin.data.compact import compact
 from coremargin.data.object_storage import ObjectStorage
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
-from coremargin.errors import Busy, CoremarginError, OutputError, StoreError, UsageError
+from coremargin.errors import Busy, UsageError
+from writing_kit import CHANGES, FEATURES, append, create, relabel, rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from cloud_kit import Proxy
     from coremargin.formats.location import Location
-
-FEATURES = 6
-
-
-def rows(count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Rows and labels."""
-    X = np.random.default_rng(seed).normal(size=(count, FEATURES)).astype(np.float32)
-    return X, np.where(X[:, 0] > 0, "a", "b")
-
-
-def create(address: Any, count: int = 100, **options: Any) -> None:
-    """A new store of chunks of 40 rows."""
-    with StoreWriter.create(address, features=FEATURES, chunk_rows=40, **options) as writer:
-        writer.write(*rows(count))
-
-
-def append(address: Any, count: int = 30, seed: int = 1) -> None:
-    """Rows at the end, in the chunk that is not full and in another one."""
-    with StoreWriter.append(address) as writer:
-        writer.write(*rows(count, seed))
-
-
-def relabel(address: Any) -> None:
-    """Three labels."""
-    write_labels(address, [1, 2, 50], ["b", "a", None])
-
-
-CHANGES: dict[str, Callable[[Any], Any]] = {
-    "append": append,
-    "relabel": relabel,
-    "remove": lambda address: remove_rows(address, [3, 41]),
-    "reweigh": lambda address: set_weights(address, [4, 99], [2.0, 0.5]),
-    "compact": compact,
-}
 
 
 def objects(address: Location) -> dict[str, bytes]:
@@ -77,12 +40,6 @@ def objects(address: Location) -> dict[str, bytes]:
 def stopped_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """The log says the same time twice."""
     monkeypatch.setattr(commits, "time", SimpleNamespace(time=lambda: 1.0e9))
-
-
-@pytest.fixture
-def expired(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All leases have expired, and nobody renews one."""
-    monkeypatch.setattr(lease, "_now_there", lambda puts: time.time() + 1e6)
 
 
 @pytest.mark.usefixtures("stopped_clock")
@@ -164,112 +121,3 @@ def test_a_new_store_goes_on(bucket: Callable[..., Location]) -> None:
         writer.write(*rows(30, 1))
     assert Store.open(address).rows == 80
     assert check_store(address).whole
-
-
-def killed_at(proxy: Proxy, n: int, address: Any, change: Callable[[Any], Any]) -> bool:
-    """Whether a change came to its n-th put: nothing that it sends from then on arrives, as if it were killed."""
-    count = 0
-
-    def refuse(method: str, path: str) -> str:
-        nonlocal count
-        if method not in ("GET", "HEAD"):
-            count += 1
-        return "AccessDenied" if count >= n else ""
-
-    proxy.refuse = refuse
-    try:
-        change(address)
-    except CoremarginError:
-        pass
-    else:
-        return False
-    finally:
-        proxy.refuse = lambda method, path: ""
-    return True
-
-
-@pytest.mark.specimens(5)
-@pytest.mark.usefixtures("expired")
-@pytest.mark.parametrize("name", ["create", "overwrite", *CHANGES])
-def test_killed_at_every_put(
-    bucket: Callable[..., Location], proxy: Proxy, name: str, request: pytest.FixtureRequest
-) -> None:
-    """A reader sees what was there before, or all of it; the next writer does it again."""
-    address = bucket("s.zarr")
-    through = bucket("s.zarr", endpoint=proxy.endpoint)
-    change = CHANGES.get(name) or (lambda there: create(there, 70, overwrite=name == "overwrite"))
-    ObjectStorage(through).resolved()
-    n, done = 1, set[Any]()
-    while True:
-        address, through = bucket(f"s{n}.zarr"), bucket(f"s{n}.zarr", endpoint=proxy.endpoint)
-        ObjectStorage(through).resolved()
-        if name != "create":
-            create(address)
-        before = None if name == "create" else Store.open(address).digest
-        if not killed_at(proxy, n, through, change):
-            break
-        try:
-            found = Store.open(address).digest
-            assert check_store(address).whole
-        except StoreError:
-            assert before is None
-            assert not ObjectStorage(address).exists()
-            found = None
-        done.add(found)
-        if found == before:
-            change(address)
-            assert check_store(address).whole
-            assert Store.open(address).digest != before
-        n += 1
-    assert n > 5
-    assert before in done
-
-
-class Stop:
-    """Lets another writer do its work, once, before the n-th request of one that is stopped meanwhile."""
-
-    def __init__(self, n: int, other: Callable[[], Any]) -> None:
-        self._left, self._other = n, other
-        self._counting = threading.Lock()
-        self.happened = False
-
-    def __call__(self, method: str, path: str) -> str:
-        with self._counting:
-            self._left -= 1
-            if self._left == 0:
-                self._other()
-                self.happened = True
-        return ""
-
-
-@pytest.mark.parametrize("leftover", [False, True])
-@pytest.mark.parametrize("name", ["append", "relabel", "compact", "overwrite"])
-@pytest.mark.specimens(2)
-@pytest.mark.usefixtures("expired")
-def test_stopped_at_every_request(bucket: Callable[..., Location], proxy: Proxy, name: str, leftover: bool) -> None:
-    """A writer is stopped, another one takes over and commits, and the first goes on: no commit is lost or mixed."""
-    change = CHANGES.get(name) or partial(create, count=70, overwrite=True)
-    failures, n = 0, 0
-    while True:
-        n += 1
-        address, through = bucket(f"s{n}.zarr"), bucket(f"s{n}.zarr", endpoint=proxy.endpoint)
-        create(address)
-        ObjectStorage(through).resolved()
-        if leftover:
-            assert killed_at(proxy, 24, through, partial(append, count=60, seed=7))
-            assert Store.open(address).rows == 100
-        proxy.refuse = stop = Stop(n, partial(append, address, 21, 9))
-        try:
-            change(through)
-        except (Busy, OutputError, StoreError):
-            failures += 1
-            assert Store.open(address).rows == 121, n
-        else:
-            log = [entry.did for entry in Store.open(address).log]
-            assert log.count("append") + log.count("labels") == stop.happened + (name in CHANGES), n
-        finally:
-            proxy.refuse = lambda method, path: ""
-        assert check_store(address).whole, n
-        if not stop.happened:
-            break
-    assert failures > 3

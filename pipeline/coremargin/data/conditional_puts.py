@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeVar
 
 from coremargin.data.storage import ABSENT, Tag
@@ -33,6 +34,14 @@ class Stored(NamedTuple):
 
     data: bytes | None
     tag: str
+    modified: float
+
+
+class Found(NamedTuple):
+    """An object in a listing; modified: as in ``Stored``."""
+
+    path: str
+    nbytes: int
     modified: float
 
 
@@ -102,7 +111,7 @@ class ConditionalPuts:
         except FileNotFoundError:  # of services without a request for many: the others of them are left
             for path in paths:
                 with suppress(FileNotFoundError):
-                    self._write(lambda path=path: obstore.delete(self._store, path), path)
+                    self._write(partial(obstore.delete, self._store, path), path)
 
     def check(self, folder: str) -> None:
         """Test, once for each process and address, that writing is allowed and conditions are kept.
@@ -165,13 +174,25 @@ class ConditionalPuts:
 
         def get() -> Stored:
             result = obstore.get(self._store, path)
-            data = bytes(memoryview(result.bytes())) if int(result.meta["size"]) <= most else None  # type: ignore[arg-type]
-            return Stored(data, str(result.meta["e_tag"]), result.meta["last_modified"].timestamp())
+            content: Any = result.bytes() if int(result.meta["size"]) <= most else None
+            return Stored(
+                None if content is None else bytes(memoryview(content)),
+                str(result.meta["e_tag"]),
+                result.meta["last_modified"].timestamp(),
+            )
 
         try:
             return self._write(get, path)
         except FileNotFoundError:
             return None
+
+    def list(self) -> Iterator[Found]:
+        """All objects below the address."""
+        import obstore
+
+        pages = self._write(lambda: iter(obstore.list(self._store)), "")
+        while (page := self._write(lambda: next(pages, None), "")) is not None:
+            yield from (Found(str(one["path"]), int(one["size"]), one["last_modified"].timestamp()) for one in page)
 
     def tag(self, path: str) -> Tag:
         """Of an object as it is now, or ABSENT."""

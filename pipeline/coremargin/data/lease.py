@@ -107,7 +107,7 @@ class Lease:
         taken_over = found is not None and bool(found[0].owner)
         if found is not None and taken_over:
             record, stored = found
-            left = record.seconds - (_now_there(self._puts) - stored.modified)
+            left = record.seconds - (now_there(self._puts) - stored.modified)
             if left > 0:
                 raise _busy(self._puts, record, left)
         user, seconds = current_user(), SECONDS
@@ -167,8 +167,8 @@ def _read(puts: ConditionalPuts) -> tuple[_Record, Stored] | None:
         return _Record(token="", owner="unknown"), stored
 
 
-def _now_there(puts: ConditionalPuts) -> float:
-    """The time by the clock of the service, which dates all objects; that of this machine may be another one."""
+def now_there(puts: ConditionalPuts) -> float:
+    """Seconds since 1970 by the clock of the service, which dates all objects; this machine may have another one."""
     path = f"{FOLDER}/clock-{secrets.token_hex(8)}"
     puts.put(path, [b""], ABSENT)
     stored = puts.read(path, 0)

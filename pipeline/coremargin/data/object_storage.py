@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, Self, TypeVar, cast
 import msgspec
 import numpy as np
 
-from coremargin.data.conditional_puts import ConditionalPuts
+from coremargin.data.conditional_puts import ConditionalPuts, Found
 from coremargin.data.format import ROOT
-from coremargin.data.lease import Lease
+from coremargin.data.lease import Lease, now_there
 from coremargin.data.machine_memory import available_bytes
 from coremargin.data.storage import ABSENT, Entry, check_most, check_size
 from coremargin.errors import Busy, UsageError
@@ -215,7 +215,10 @@ class ObjectStorage(ObjectReader):
         """
         self._preloaded.pop(key, None)
         path = self._object_path(key)
-        if replaces is not None or self._replaces is not None or not self._lease.held:
+        if self._replaces is not None or not self._lease.held:
+            return self._puts.put(path, parts, replaces)
+        if replaces is not None:
+            self._lease.check()  # else the tag might be one that was read after another writer took over
             return self._puts.put(path, parts, replaces)
         with suppress(Busy):
             return self._puts.put(path, parts, ABSENT)
@@ -251,8 +254,6 @@ class ObjectStorage(ObjectReader):
             found = self.fetch(key)
         except FileNotFoundError:
             found = Fetched(memoryview(b""), "", 0)
-        if self._lease.held:
-            self._lease.check()  # after it was read, as in ``write``
         self.write(key, [found.data[:length], data], replaces=found.tag or ABSENT)
 
     def sync(self, *prefixes: str) -> None:
@@ -343,9 +344,23 @@ class ObjectStorage(ObjectReader):
     def publish(self, prepared: Storage, owns: Owns) -> None:
         """By one conditional put, of the object that names the current generation; ``vacuum`` removes the other."""
         generation = cast("Generation", cast("ObjectStorage", prepared).generation)
+        if self._lease.held:
+            self._lease.check()  # as in ``write``
         self._pointer = self._puts.put(FILE, [generation.encoded()], self._pointer)
         self._forget()
         self._generation.append(generation)
+
+    def list_found(self) -> Iterator[Found]:
+        """All objects below the address, whatever the generation, by their paths."""
+        return self._puts.list()
+
+    def delete_found(self, paths: Sequence[str]) -> None:
+        """Delete some of these. Raises OutputError."""
+        self._puts.delete(paths)
+
+    def clock(self) -> float:
+        """Seconds since 1970 by the clock of the service, which dates all objects. Raises OutputError."""
+        return now_there(self._puts)
 
     def replacing(self, kind: Owner, *, overwrite: bool) -> AbstractContextManager[Storage]:
         """Refused."""
