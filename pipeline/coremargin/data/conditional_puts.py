@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeVar
 
 from coremargin.data.storage import ABSENT, Tag
 from coremargin.errors import Busy, OutputError, RunError, UsageError
@@ -28,12 +29,28 @@ _PAUSE = 0.2  # seconds before the second try, twice as many before each further
 _tested = set[tuple[str, frozenset[tuple[str, str]]]]()  # addresses, of this process
 
 
+class Stored(NamedTuple):
+    """An object: bytes if they were asked for, tag, and seconds since 1970 by the clock of the service."""
+
+    data: bytes | None
+    tag: str
+    modified: float
+
+
+class Found(NamedTuple):
+    """An object in a listing; modified: as in ``Stored``."""
+
+    path: str
+    nbytes: int
+    modified: float
+
+
 class ConditionalPuts:
     """Writes objects of a bucket, by their paths below an address."""
 
     def __init__(self, address: Location, store: ObjectStore, call: Callable[[Callable[[], Any], str], Any]) -> None:
         """call: makes a request about a path, and raises what readers raise for it."""
-        self._address, self._store, self._call = address, store, call
+        self.address, self._store, self._call = address, store, call
 
     def put(self, path: str, parts: Sequence[Data], replaces: Tag | None = None) -> str:
         """Write an object and return its tag. replaces: only in the place of the object of this tag, or ABSENT.
@@ -63,18 +80,18 @@ class ConditionalPuts:
                     return self._tag(result, path)
             except NoAnswer as error:
                 problem = error
-            data, tag = self._read(path, sum(view.nbytes for view in views))
-            if data is not None and data == b"".join(views):
-                return str(tag)  # the answer was lost, not the put
-            if tag != replaces:
+            found = self.read(path, sum(view.nbytes for view in views))
+            if found is not None and found.data == b"".join(views):
+                return found.tag  # the answer was lost, not the put
+            if (ABSENT if found is None else found.tag) != replaces:
                 raise Busy(
-                    f"{self._address}: another writer has changed {path} meanwhile; nothing was written, do it again"
+                    f"{self.address}: another writer has changed {path} meanwhile; nothing was written, do it again"
                 )
             if problem is not None and attempt == _TRIES - 1:
                 raise problem
             time.sleep(_PAUSE * 2**attempt)
         raise OutputError(
-            f"{self._address}/{path}: cannot be written: the service refused {_TRIES} times to replace the object that "
+            f"{self.address}/{path}: cannot be written: the service refused {_TRIES} times to replace the object that "
             "is there, without another one being there; see whether it supports conditional writes"
         )
 
@@ -94,19 +111,19 @@ class ConditionalPuts:
         except FileNotFoundError:  # of services without a request for many: the others of them are left
             for path in paths:
                 with suppress(FileNotFoundError):
-                    self._write(lambda path=path: obstore.delete(self._store, path), path)
+                    self._write(partial(obstore.delete, self._store, path), path)
 
     def check(self, folder: str) -> None:
         """Test, once for each process and address, that writing is allowed and conditions are kept.
 
         folder: below which a small object is put, and deleted again. Raises UsageError, OutputError.
         """
-        if self._address.startswith("http"):
+        if self.address.startswith("http"):
             raise UsageError(
-                f"{self._address}: a web server is only read; expected a path on this machine, or an address such as "
+                f"{self.address}: a web server is only read; expected a path on this machine, or an address such as "
                 "s3://bucket/rows.zarr"
             )
-        key = str(self._address), frozenset(self._address.options.items())
+        key = str(self.address), frozenset(self.address.options.items())
         if key in _tested:
             return
         path = f"{folder}/{secrets.token_hex(8)}"
@@ -120,7 +137,7 @@ class ConditionalPuts:
                 name for name, yes in zip(("If-None-Match", "If-Match"), accepted, strict=True) if yes
             )
             raise OutputError(
-                f"{self._address}: this service ignores {ignored}, so that two writers would lose each other's commits "
+                f"{self.address}: this service ignores {ignored}, so that two writers would lose each other's commits "
                 "without a word; write to one with conditional writes (S3, Azure, SeaweedFS, ...), or to a path on "
                 "this machine, and copy what was written"
             )
@@ -151,26 +168,47 @@ class ConditionalPuts:
         except RunError as error:
             raise NoAnswer(str(error)) from None
 
-    def _read(self, path: str, most: int) -> tuple[bytes | None, Tag]:
-        """Bytes and tag of an object as it is now; without bytes if there are more than ``most``."""
+    def read(self, path: str, most: int) -> Stored | None:
+        """An object as it is now, None where there is none; without its bytes if these are more than ``most``."""
         import obstore
 
-        def get() -> tuple[bytes | None, Tag]:
+        def get() -> Stored:
             result = obstore.get(self._store, path)
-            tag = result.meta["e_tag"] or ABSENT
-            return (bytes(memoryview(result.bytes())) if int(result.meta["size"]) <= most else None), tag  # type: ignore[arg-type]
+            content: Any = result.bytes() if int(result.meta["size"]) <= most else None
+            return Stored(
+                None if content is None else bytes(memoryview(content)),
+                str(result.meta["e_tag"]),
+                result.meta["last_modified"].timestamp(),
+            )
 
         try:
             return self._write(get, path)
         except FileNotFoundError:
-            return None, ABSENT
+            return None
+
+    def list(self) -> Iterator[Found]:
+        """All objects below the address."""
+        import obstore
+
+        pages = self._write(lambda: iter(obstore.list(self._store)), "")
+        while (page := self._write(lambda: next(pages, None), "")) is not None:
+            yield from (Found(str(one["path"]), int(one["size"]), one["last_modified"].timestamp()) for one in page)
+
+    def tag(self, path: str) -> Tag:
+        """Of an object as it is now, or ABSENT."""
+        import obstore
+
+        try:
+            return self._tag(self._write(lambda: obstore.head(self._store, path), path), path)
+        except FileNotFoundError:
+            return ABSENT
 
     def _match(self, tag: str) -> Any:
         return {"e_tag": tag}
 
     def _tag(self, result: Any, path: str) -> str:
         if not result["e_tag"]:
-            raise OutputError(f"{self._address}/{path}: the service gives no ETags, without which none can be replaced")
+            raise OutputError(f"{self.address}/{path}: the service gives no ETags, without which none can be replaced")
         return str(result["e_tag"])
 
 

@@ -26,19 +26,20 @@ LARGEST = 64 << 20  #: bytes of the record
 class Generation(Strict, frozen=True, kw_only=True):
     """What ``current.json`` says.
 
+    generation: "" where the objects lie directly below the address all the same.
     objects: keys and bytes of all of them, where they were all written together: then none has to be looked for, which
     without the right to list cannot be told from a refusal.
     """
 
     format: str
     version: int
-    generation: Annotated[str, Meta(pattern="^[0-9a-f]{16}$")]
+    generation: Annotated[str, Meta(pattern="^([0-9a-f]{16})?$")]
     objects: dict[str, Annotated[int, Meta(ge=0)]] | UnsetType = UNSET
 
     @property
     def prefix(self) -> str:
         """What the keys of its objects begin with."""
-        return f"{FOLDER}/{self.generation}/"
+        return f"{FOLDER}/{self.generation}/" if self.generation else ""
 
     def holds(self, key: str) -> bool | None:
         """Whether there is such an object, or any below it; None: not known."""
@@ -55,6 +56,11 @@ def new_generation(objects: Mapping[str, int] | None = None) -> Generation:
     """One that no other process makes."""
     known = UNSET if objects is None else dict(sorted(objects.items()))
     return Generation(format=FORMAT, version=VERSION, generation=secrets.token_hex(8), objects=known)
+
+
+def below_the_address() -> Generation:
+    """What says that objects lie directly below the address, as they do without a word on it."""
+    return Generation(format=FORMAT, version=VERSION, generation="")
 
 
 def parse_generation(data: bytes, place: str) -> Generation:

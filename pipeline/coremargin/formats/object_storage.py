@@ -288,8 +288,8 @@ class ObjectReader:
         raise problem  # here, as a context is pickled too, and the library's text may have signatures
 
     def _place(self, key: str) -> str:
-        """The address of an object, for messages."""
-        generation = self._generation[0] if self._generation else None
+        """The address of an object, for messages; key: below the address, or of the generation."""
+        generation = self._generation[0] if self._generation and not is_of_generations(key) else None
         return f"{self.name}/{generation.prefix if generation else ''}{key}" if key else str(self.name)
 
     def _refusal(self, error: Exception, key: str) -> Exception:
@@ -334,7 +334,7 @@ def read_model_objects(address: ObjectReader, read: Callable[[ReadableStorage], 
     for _ in range(_TRIES):
         found = address.reopened()
         generation = found.generation
-        if generation is None:
+        if generation is None or not generation.prefix:
             found.opened = {}
         try:
             result = read(found)
@@ -354,7 +354,9 @@ def read_model_objects(address: ObjectReader, read: Callable[[ReadableStorage], 
 def _are_current(reader: ObjectReader, tags: dict[str, str]) -> bool:
     """Whether objects that lie directly below an address, where each is replaced by itself, are still those."""
     try:
-        return reader.reopened().generation is None and all(reader.tag(key) == tag for key, tag in tags.items())
+        return reader.reopened().generation == reader.generation and all(
+            reader.tag(key) == tag for key, tag in tags.items()
+        )
     except FileNotFoundError:
         return False
 
