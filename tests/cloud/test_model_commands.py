@@ -224,3 +224,55 @@ def test_no_secret_in_models(
         seen += [path.read_bytes() for path in state.rglob("*") if path.is_file()]
     for secret in (KEYS["AWS_ACCESS_KEY_ID"], KEYS["AWS_SECRET_ACCESS_KEY"]):
         assert not any(secret.encode() in data for data in seen)
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+def test_predictions_in_a_bucket(
+    run: Callable[..., Result],
+    bucket: Callable[..., Location],
+    store: Path,
+    options: list[str],
+    tmp_path: Path,
+    ending: str,
+) -> None:
+    """One object, with the bytes of a local file; only predictions are replaced, and only on request."""
+    model, local, address = tmp_path / "rows.model", tmp_path / f"labels.{ending}", bucket(f"a b%20/labels.{ending}")
+    coremargin.train(store, out=model, epsilon=0.01)
+    assert run("predict", str(model), str(store), str(local)).exit_code == 0
+    words = ["predict", str(model), str(store), str(address), *options]
+    result = run(*words)
+    assert result.exit_code == 0, result.output
+    assert f"{address}: 4,000 rows" in result.output
+    folder, _, name = address.rpartition("/")
+    reader = ObjectReader(location(folder, address.options))
+    assert [key for key, _ in reader.list_all()] == [name]
+    assert reader.open(name).read() == local.read_bytes()
+    assert "a file of predictions is there already" in run(*words).output
+    assert run(*words, "--overwrite").exit_code == 0
+    ObjectStorage(reader.name).write(name, [b"mine"])
+    other = run(*words, "--overwrite")
+    assert other.exit_code == 2
+    assert "found something else: other data" in other.output
+    assert reader.open(name).read() == b"mine"
+
+
+def test_predictions_that_are_refused(
+    run: Callable[..., Result], bucket: Callable[..., Location], store: Path, proxy: Proxy, tmp_path: Path
+) -> None:
+    """A group of Zarr, another ending, a bucket that is read only: before a row is read."""
+    model = tmp_path / "rows.model"
+    coremargin.train(store, out=model, epsilon=0.01)
+    options = ["--storage-option", f"endpoint={proxy.endpoint}"]
+    for name, message in (
+        ("labels.zarr", "of a Zarr group would not appear at once"),
+        ("labels", "of a Zarr group would not appear at once"),
+        ("labels.txt", "found the ending '.txt'"),
+    ):
+        result = run("predict", str(model), str(store), bucket(name), *options)
+        assert result.exit_code == 2
+        assert message in result.output
+    proxy.refuse = lambda method, path: "AccessDenied" if method in ("PUT", "POST") else ""
+    denied = run("predict", str(model), str(store), bucket("labels.csv"), *options)
+    assert denied.exit_code == 5
+    assert "access denied (AccessDenied)" in denied.output
+    assert "a web server is only read" in run("predict", str(model), str(store), "http://127.0.0.1:1/a.csv").output

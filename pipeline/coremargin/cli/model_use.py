@@ -11,7 +11,6 @@ import click
 
 from coremargin.cli.common import (
     MODEL,
-    PATH,
     STORE,
     cluster_option,
     cost_option,
@@ -141,7 +140,7 @@ def _require_epsilon(result: Verification, epsilon: float) -> None:
 @click.command(no_args_is_help=True)
 @_model
 @_rows
-@click.argument("out", type=PATH)
+@click.argument("out", type=STORE)
 @cost_option
 @gamma_option
 @kernel_option
@@ -154,7 +153,7 @@ def _require_epsilon(result: Verification, epsilon: float) -> None:
 def predict(  # noqa: PLR0913 - one for each option
     model: Path | Location,
     store: Path | Location,
-    out: Path,
+    out: Path | Location,
     *,
     C: float | None,
     gamma: str | float | None,
@@ -171,7 +170,8 @@ def predict(  # noqa: PLR0913 - one for each option
 
     The suffix of OUT gives the format. .parquet, .csv and .jsonl: a table with columns row, label, code and
     decision. .zarr or no suffix: a Zarr group with arrays code and decision, and an attribute "classes" that
-    decodes the codes. Without --cluster all cores of this machine are used; the output is the same to the bit
+    decodes the codes. At an address (s3://, az://, gs://) OUT is one object, of the formats with a suffix but .zarr.
+    Without --cluster all cores of this machine are used; the output is the same to the bit
     wherever it runs. --overwrite replaces predictions and nothing else.
 
     \b
@@ -179,6 +179,8 @@ def predict(  # noqa: PLR0913 - one for each option
       coremargin predict rows.model new.zarr labels.parquet
       coremargin predict rows.model new.zarr labels.csv
       coremargin predict rows.model new.zarr labels.zarr
+      coremargin predict s3://bucket/rows.model new.zarr \\
+          s3://bucket/labels.parquet
     """
     from coremargin.models.predict import predict as predict_rows
 
