@@ -168,8 +168,7 @@ def convert(
             try:
                 return _location(value, folder)
             except UsageError as error:
-                key = next((name for name, given in data.items() if given is value), "store")
-                raise _Refused(f"{key}: {error}") from None
+                raise _Refused(f"{_key_of(value, data)}: {error}") from None
         raise NotImplementedError(f"no reader for {wanted}")
 
     try:
@@ -195,6 +194,18 @@ def resolve_path(value: Any, folder: Path) -> Path:
     if value.startswith("./") and path.is_absolute():  # without the ./ it would be absolute
         path = Path(os.path.abspath(folder / value))
     return Path(os.path.normpath(folder / path))
+
+
+def _key_of(value: Any, data: Mapping[str, Any]) -> str | None:
+    """The key of a value, with those of the tables that it is in."""
+    for name, given in data.items():
+        if given is value:
+            return name
+        tables = given if isinstance(given, list) else [given]
+        found = next((key for one in tables if isinstance(one, Mapping) and (key := _key_of(value, one))), None)
+        if found is not None:
+            return f"{name}.{found}"
+    return None
 
 
 class _Refused(Exception):

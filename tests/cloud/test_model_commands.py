@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 import coremargin
 from cloud_kit import KEYS
 from coremargin.data.object_storage import ObjectStorage
 from coremargin.data.synth import Recipe, synth
-from coremargin.errors import Busy, UsageError
+from coremargin.errors import Busy, OutputError, RunError, StoreError, UsageError
 from coremargin.formats.location import location
 from coremargin.formats.object_storage import ObjectReader
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from click.testing import Result
 
-    from cloud_kit import Proxy
+    from cloud_kit import BucketServer, Proxy
     from coremargin.formats.location import Location
 
 
@@ -68,6 +69,7 @@ def test_train_to_a_bucket(
     assert result.exit_code == 0, result.output
     assert f"verify '{address}' {store} --storage-option endpoint=" in result.output.replace("\n", " ")
     found = objects(address)
+    assert f"report  {ObjectReader(address).address_of('report.html')}" in result.output
     assert found.keys() == {file.name for file in local.iterdir()}
     for name in ("arrays.npz", "retraining.npz"):
         assert found[name] == (local / name).read_bytes()
@@ -276,3 +278,105 @@ def test_predictions_that_are_refused(
     assert denied.exit_code == 5
     assert "access denied (AccessDenied)" in denied.output
     assert "a web server is only read" in run("predict", str(model), str(store), "http://127.0.0.1:1/a.csv").output
+
+
+def test_a_nightly_job(
+    run: Callable[..., Result], bucket: Callable[..., Location], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows, held-out rows and labels in a bucket; the inbox and the registry on this machine."""
+    monkeypatch.chdir(tmp_path)
+    inbox, endpoint = tmp_path / "inbox", bucket("x").options["endpoint"]
+    inbox.mkdir()
+    generator = np.random.default_rng(0)
+
+    def write_rows(name: str, rows: int) -> None:
+        lines = [f"{a},{b},{'x' if a > 0 else 'y'}" for a, b in generator.normal(size=(rows, 2)) if abs(a) > 0.2]
+        (inbox / name).write_text("\n".join(["a,b,label", *lines]) + "\n")
+
+    def table(name: str) -> str:
+        return f'{{ address = "{bucket(name)}", endpoint = "{endpoint}" }}'
+
+    (tmp_path / "nightly.toml").write_text(
+        f"""job = "nightly"
+store = {table("rows.zarr")}
+registry = "models"
+[ingest]
+inbox = "inbox"
+settle = "0 s"
+[predict]
+rows = {table("rows.zarr")}
+out = {table("labels.csv")}
+"""
+    )
+    nothing = run("run", "nightly.toml")
+    assert nothing.exit_code == 0, nothing.output
+    assert "no store yet" in nothing.output
+    write_rows("monday.csv", 300)
+    first = run("run", "nightly.toml")
+    assert first.exit_code == 0, first.output
+    reader = ObjectReader(location(bucket("labels.csv").rpartition("/")[0], {"endpoint": endpoint}))
+    labels = reader.open("labels.csv").read()
+    again = run("run", "nightly.toml")
+    assert "nothing new" in again.output
+    write_rows("tuesday.csv", 100)
+    second = run("run", "nightly.toml")
+    assert second.exit_code == 0, second.output
+    assert "version 2 is the champion" in second.output
+    assert len(reader.open("labels.csv").read().splitlines()) > len(labels.splitlines())
+    shown = json.loads(run("registry", "show", "models", "2", "--json").stdout)
+    assert shown["store"] == str(bucket("rows.zarr"))
+    assert shown["store_sha256"]["digest"].startswith("sha256:")
+    options = ["--storage-option", f"endpoint={endpoint}"]
+    assert run("verify", "models@champion", str(bucket("rows.zarr")), *options).exit_code == 0
+
+
+def test_several_models(
+    run: Callable[..., Result], bucket: Callable[..., Location], store: Path, options: list[str]
+) -> None:
+    """All members are in one generation; without one of their objects, none is read."""
+    address = bucket("fleet.model")
+    made = run("train", str(store), "--loss", "hinge", "--C", "0.1,1", "--out", str(address), *options)
+    assert made.exit_code == 0, made.output
+    assert sum(key.endswith("/model.json") for key in objects(address)) == 2
+    assert run("verify", str(address), str(store), *options).exit_code == 0
+    reader = ObjectReader(address)
+    assert reader.generation is not None
+    lost = next(key for key, _ in reader.list_all() if key.endswith("/arrays.npz"))
+    ObjectStorage(address).remove(lost, lambda key, folder: True)
+    for words in (["show", str(address)], ["verify", str(address), str(store)]):
+        result = run(*words, *options)
+        assert result.exit_code == 3
+        assert f"found a folder without {address}/{reader.generation.prefix}{lost}" in result.output
+
+
+def test_what_a_killed_upload_leaves_is_removed(
+    run: Callable[..., Result], bucket: Callable[..., Location], store: Path, proxy: Proxy, tmp_path: Path
+) -> None:
+    """A writer that can neither name its generation nor remove it: the old model stays, and `vacuum` clears up."""
+    model = coremargin.train(store, out=tmp_path / "rows.model", epsilon=0.01)
+    address = bucket("rows.model")
+    model.save(address)
+    before = objects(address)
+    broken = bucket("rows.model", endpoint=proxy.endpoint)
+    ObjectStorage(broken).resolved()
+    denied = {("PUT", "current.json"), ("POST", "?delete"), ("DELETE", "generations")}
+    proxy.refuse = lambda method, path: "AccessDenied" if any(method == m and t in path for m, t in denied) else ""
+    with pytest.raises(OutputError, match=r"current\.json: access denied"):
+        model.save(broken, overwrite=True)
+    assert objects(address) == before
+    whole = ObjectReader(location(address.rpartition("/")[0], address.options))
+    assert len(list(whole.list_all())) > len(before) + 1
+    options = ["--storage-option", f"endpoint={address.options['endpoint']}"]
+    assert run("vacuum", str(address), "--older-than", "0 s", *options).exit_code == 0
+    assert {key.rpartition("/")[2] for key, _ in whole.list_all()} == {*before, "current.json", "writer.json"}
+    assert objects(address) == before
+
+
+def test_refused_access_is_reported_at_once(server: BucketServer, at: Callable[..., Location], tmp_path: Path) -> None:
+    """By name; a missing bucket, too."""
+    server.allow = lambda header: "InvalidAccessKeyId"
+    with pytest.raises(RunError, match=r"current\.json: access denied \(InvalidAccessKeyId\)"):
+        coremargin.load(at("rows.model"))
+    server.allow = lambda header: ""
+    with pytest.raises(StoreError, match="there is no such bucket"):
+        coremargin.load(location("s3://missing/rows.model", at("x").options))

@@ -20,12 +20,11 @@ from coremargin.engine.clusters.specs import local_cluster
 from coremargin.errors import UsageError
 from coremargin.formats.local_path import local_path
 from coremargin.formats.location import Location, is_remote, last_name, location
-from coremargin.formats.object_storage import ObjectReader
 from coremargin.models.decision import Scorer, decided, leads
 from coremargin.models.executor import probe_in_order
 from coremargin.models.files import check_outside
 from coremargin.models.matching import scorer_for
-from coremargin.models.predictions.common import Subject
+from coremargin.models.predictions.common import Subject, is_written
 from coremargin.models.predictions.lines import csv_file, jsonl_file
 from coremargin.models.predictions.parquet import parquet
 from coremargin.models.predictions.zarr_group import zarr_group
@@ -191,8 +190,7 @@ def open_predictions(path: Path | Location, about: Subject, *, overwrite: bool) 
 def refuse_output(path: Path | Location, *, overwrite: bool) -> None:
     """Raises UsageError for an output of which it is plain, before a row is read, that it will not be written."""
     format_of(path)
-    there = ObjectReader(path).exists() if isinstance(path, Location) else os.path.lexists(path)
-    if not overwrite and there:
+    if not overwrite and is_written(path):
         refuse(path, "another file or folder", [], overwrite=False)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from coremargin.errors import UsageError
-from coremargin.formats.location import storage_words
+from coremargin.formats.location import is_remote, storage_words
 from coremargin.formats.run_record import Run
 
 if TYPE_CHECKING:
@@ -176,7 +176,12 @@ class Kind(ABC, Generic[J, P, M]):
 
 def describe_paths(job: TrainJob) -> list[str]:
     """The paths of model and report."""
-    return [f"model   {job.out}", f"report  {job.out}/report.html"]
+    report = f"{job.out}/report.html"
+    if is_remote(job.out):
+        from coremargin.formats.object_storage import ObjectReader
+
+        report = ObjectReader(job.out).address_of("report.html")
+    return [f"model   {job.out}", f"report  {report}"]
 
 
 def describe_resume(outcome: Outcome) -> list[str]:

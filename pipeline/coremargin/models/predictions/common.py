@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 from coremargin.data.files import output_errors, put_in_place, sync_folder
 from coremargin.data.folder import refuse
 from coremargin.data.object_storage import ObjectStorage
-from coremargin.formats.location import Location
+from coremargin.formats.location import Location, is_remote, location
+from coremargin.formats.object_storage import ObjectReader
 
 if TYPE_CHECKING:
     import numpy as np
@@ -78,6 +79,14 @@ def whole_file(path: Path | Location, is_ours: Callable[[BinaryIO], bool], *, ov
             os.fsync(file.fileno())
             _check_old(path, is_ours, overwrite=overwrite)  # hours may have passed
         sync_folder(path.parent)
+
+
+def is_written(path: str | Path) -> bool:
+    """Whether something is where predictions are to go."""
+    if not is_remote(path):
+        return os.path.lexists(path)
+    folder, _, name = (address := location(path)).rpartition("/")
+    return ObjectReader(Location(folder, address.options)).exists(name)
 
 
 def _check_old(path: Path, is_ours: Callable[[BinaryIO], bool], *, overwrite: bool) -> None:
