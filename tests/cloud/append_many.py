@@ -19,7 +19,7 @@ from coremargin.errors import Busy
 from coremargin.formats.location import location
 
 ROWS = 3
-PAUSE = 0.05
+PAUSE = 6.0  # seconds at most, between tries: 16 writers that asked without a pause would keep a service busy
 
 
 def append_once(address: str, note: str, seed: int) -> bool:
@@ -46,7 +46,8 @@ def main(text: str, endpoint: str, name: str, commits: int, file: str) -> None:
                 out.flush()
                 os.fsync(out.fileno())
                 done += 1
-            time.sleep(PAUSE * chance.random())
+            else:
+                time.sleep(PAUSE * chance.random())
 
 
 if __name__ == "__main__":
