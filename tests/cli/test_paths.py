@@ -35,8 +35,9 @@ UNKNOWN = "hdfs://bucket/rows.zarr"  #: of no service that is known
 #: Functions that read the store or model of an address.
 READ = {"train source", "retrain store", "load", "Model.load", "verify model", "verify store", "predict model"}
 READ |= {"predict source", "evaluate source", "Store.open", "retrain model"}
-#: Functions that write a model to an address.
-WRITTEN = {"train out", "train store out", "retrain out", "save"}
+#: Functions that write a store or a model there.
+WRITE = {"ingest store", "StoreWriter.create", "StoreWriter.append", "compact", "compact out", "expire", "remove_rows"}
+WRITE |= {"set_weights", "write_labels", "save", "train out", "train store out", "retrain out"}
 FOUND = "is not supported yet"
 X, Y = np.array([[-2.0], [-1.0], [1.0], [2.0]]), [0, 0, 1, 1]
 
@@ -118,28 +119,26 @@ def test_no_command_takes_an_address(run_cli: Cli, here: Path) -> None:
     assert tried > 120
 
 
-def test_commands_that_read_take_addresses(run_cli: Cli, here: Path, made: Path) -> None:
+def test_commands_of_stores_take_addresses(run_cli: Cli, here: Path, made: Path) -> None:
     """And report that nothing gives access to them."""
     tried = set()
     for words, command in commands(main):
         if any(isinstance(parameter.type, StorePath) for parameter in command.params):
-            given = {"store": ADDRESS, "model": str(made / "model"), "out": "kept"}
+            given = {"store": ADDRESS, "address": ADDRESS, "model": str(made / "model"), "out": "kept", "rows": "1"}
+            given |= {"sources": str(made / "rows.csv"), "file": str(made / "rows.csv"), "older_than": "1 day"}
             arguments = [str(one.name) for one in command.params if isinstance(one, click.Argument)]
             given |= {} if "store" in arguments else {"model": ADDRESS}
             if "path" in arguments or words == ("reduce",):  # of a registry, which would be made; of another model
                 continue
-            options = command.get_params(click.Context(command))
-            more = [word for name in ("out", "rows") if name not in arguments for word in needed(options, name)]
+            options = [one for one in command.get_params(click.Context(command)) if one.required]
+            names = [name for name in ("out", "rows", "older_than") if name not in arguments]
+            more = [word for one in options if one.name in names for word in (one.opts[0], given[one.name])]
+            more += ["--rows", "10"] if words == ("synth",) else []
             line = [given[name] for name in arguments]
             assert "no credentials found" in run_cli(*words, *line, *more, exit_code=5).stderr
             tried |= set(words)
-    assert tried > {"train", "retrain", "info", "check", "verify", "predict", "evaluate", "log", "show", "export"}
-
-
-def needed(options: list[click.Parameter], name: str) -> list[str]:
-    """An option with something harmless, where it is required."""
-    option = next((one for one in options if one.name == name and one.required), None)
-    return [] if option is None else [option.opts[0], "kept" if isinstance(option.type, LocalPath) else "1"]
+    reading = {"train", "retrain", "info", "check", "verify", "predict", "evaluate", "log", "show", "export"}
+    assert tried > reading | {"ingest", "synth", "remove", "relabel", "reweigh", "expire", "compact", "vacuum"}
 
 
 @pytest.mark.parametrize("option", ["--labels", "--names", "--weights"])
@@ -245,14 +244,20 @@ def calls(made: Path, address: Any) -> dict[str, Callable[[], object]]:
 )
 def test_no_function_takes_an_address(here: Path, made: Path, name: str, address: Any) -> None:
     """Nothing is made, and nothing of what is there is changed."""
-    if name in WRITTEN and "https" in str(address):
+    if "https" in str(address) and name in ("train out", "train store out", "retrain out", "save", "predict out"):
         with pytest.raises(UsageError, match="a web server is only read"):
             calls(made, address)[name]()
-    elif name not in READ | WRITTEN or address == UNKNOWN:
+    elif name == "predict out" and address != UNKNOWN:
+        with pytest.raises(UsageError, match="of a Zarr group would not appear at once"):
+            calls(made, address)[name]()
+    elif name not in READ | WRITE or address == UNKNOWN:
         with pytest.raises(UsageError, match=FOUND):
             calls(made, address)[name]()
     elif "https" not in str(address):
         with pytest.raises(RunError, match="no credentials found"):
+            calls(made, address)[name]()
+    elif name in WRITE:
+        with pytest.raises(UsageError, match="a web server is only read"):
             calls(made, address)[name]()
     assert sorted(entry.name for entry in made.iterdir()) == ["model", "rows.csv", "rows.zarr"]
 

@@ -216,12 +216,12 @@ def ingest(  # noqa: PLR0913 - one option for each decision about a file, all bu
     """
     started = time.perf_counter()
     path = location(store, storage_options)
+    if not dry_run and is_remote(path):
+        open_storage(path).resolved()  # raises where nothing can be written, before rows are read
     _check_options(
         path, labels=labels, label=label, unlabelled=unlabelled, only=only, append=append, overwrite=overwrite
     )
     encoding = parse_column_options(**column_options)
-    if not dry_run and is_remote(path):
-        open_storage(path).resolved()  # raises where nothing can be written, before rows are read
     folder = Path(tempfile.gettempdir()) if is_remote(path) else Path(path).parent
     base, source = Store.open(path) if append else None, resolve_source(source, folder, format)
     dtype = _store_dtype(base, dtype, compression, chunk_bytes)

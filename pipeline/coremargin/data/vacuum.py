@@ -24,7 +24,7 @@ from coremargin.formats.location import location
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from coremargin.data.object_storage import Found
+    from coremargin.data.conditional_puts import Found
     from coremargin.data.storages import Address
 
 DEFAULT_SECONDS = 7 * 86400.0
