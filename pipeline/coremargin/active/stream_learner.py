@@ -21,6 +21,7 @@ import numpy as np
 from coremargin.active.answers import LACKING, codes_of, describe_missing_classes, match_label, named_classes
 from coremargin.active.learner import Learner
 from coremargin.active.snapshot import with_gamma
+from coremargin.blas import one_blas_thread
 from coremargin.data.arrays import ArraySource
 from coremargin.data.folder import replacing
 from coremargin.data.mapped import mapped, unmapped
@@ -32,7 +33,6 @@ from coremargin.formats.current_answers import CurrentAnswers, same
 from coremargin.formats.local_path import local_path
 from coremargin.formats.location import Location
 from coremargin.maths.active.coreset import draws_of, share_shown
-from coremargin.maths.blas import one_blas_thread
 from coremargin.maths.margin import is_certified
 from coremargin.maths.rows import take
 from coremargin.models.files import MODEL, check_outside
