@@ -24,6 +24,7 @@ from coremargin.active.answers import Annotation, match_label, name_of
 from coremargin.active.log import Log, entry_of
 from coremargin.active.stream_learner import StreamLearner
 from coremargin.active.stream_rows import PIPE, LabelledBatch, Position, StreamOptions, StreamSource, read_sources
+from coremargin.blas import one_blas_thread
 from coremargin.data.files import output_errors, write_whole
 from coremargin.data.folder import write_arrays
 from coremargin.data.locked import Locked
@@ -32,7 +33,6 @@ from coremargin.formats.choices import MapKind
 from coremargin.formats.limits import MOST_ROWS
 from coremargin.formats.local_path import local_path
 from coremargin.formats.npz import read_arrays
-from coremargin.maths.blas import one_blas_thread
 from coremargin.spec import Spec, convert, dump, load, read_toml
 
 if TYPE_CHECKING:

@@ -23,6 +23,7 @@ from msgspec import structs
 from coremargin.active.answers import LACKING, codes_of, describe_missing_classes, match_label, named_classes
 from coremargin.active.learner import Learner
 from coremargin.active.snapshot import with_gamma
+from coremargin.blas import one_blas_thread
 from coremargin.data.arrays import ArraySource
 from coremargin.data.folder import replacing
 from coremargin.data.mapped import mapped, unmapped
@@ -36,7 +37,6 @@ from coremargin.formats.local_path import local_path
 from coremargin.formats.location import Location
 from coremargin.maths import rows as row_ops
 from coremargin.maths.active.coreset import draws_of, share_shown
-from coremargin.maths.blas import one_blas_thread
 from coremargin.maths.feature_map import feature_map
 from coremargin.maths.margin import is_certified
 from coremargin.maths.rows import take
