@@ -28,12 +28,12 @@ from coremargin.blas import one_blas_thread
 from coremargin.data.files import output_errors, write_whole
 from coremargin.data.folder import write_arrays
 from coremargin.data.locked import Locked
-from coremargin.errors import DataError, UsageError
+from coremargin.errors import DataError, SpecError, UsageError
 from coremargin.formats.choices import MapKind
 from coremargin.formats.limits import MOST_ROWS
 from coremargin.formats.local_path import local_path
 from coremargin.formats.npz import read_arrays
-from coremargin.spec import Spec, convert, dump, load, read_toml
+from coremargin.spec import Spec, convert, dump, load, read_toml, resolve_path
 
 if TYPE_CHECKING:
     from coremargin.problems.common.driver_rows import DriverRows
@@ -68,7 +68,7 @@ class StreamJob(Spec, tag_field="job", tag="stream", frozen=True, kw_only=True):
     epsilon: Annotated[float, Meta(description="Share of the best margin that may be missed.")] = 0.1
     error: Annotated[float, Meta(description="Share of the rows that may be labelled wrongly.")] = 0.01
     confidence: Annotated[float, Meta(description="How sure that share is to be.")] = 0.99
-    intercept: Annotated[bool, Meta(description="Let the hyperplane have an offset.")] = True
+    intercept: Annotated[bool, Meta(description="A hyperplane through the origin.")] = True
     map: Annotated[MapKind | None, Meta(description="Map rows to features of a kernel.")] = None
     components: int | None = None
     gamma: float | Literal["scale"] | None = None
@@ -101,8 +101,13 @@ def load_stream_job(path: Path) -> StreamJob | None:
         return None
     if isinstance(options.get("rows"), str):
         options["rows"] = [options["rows"]]
-    rows = [name if name == PIPE else str(path.parent / name) for name in options.get("rows", [])]
-    return convert(options | {"rows": rows}, StreamJob, where=str(path), base=path.parent)
+    if isinstance(options.get("rows"), list):
+        try:
+            rows = [name if name == PIPE else str(resolve_path(name, path.parent)) for name in options["rows"]]
+        except UsageError as error:
+            raise SpecError(f"{path}: rows: {error}") from error
+        options["rows"] = rows
+    return convert(options, StreamJob, where=str(path), base=path.parent)
 
 
 class LoggedLabels:

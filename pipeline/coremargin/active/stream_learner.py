@@ -470,9 +470,14 @@ class StreamLearner:
         return rows
 
     def take_batch(self, batch: Any, oracle: RowLabels) -> None:
-        """Learn a batch (m, d): its rows belong to the trial, if one is running, and else to the search in the slab.
+        """Learn from a batch, as ``learn`` does: its rows belong to a trial that is running, or are searched.
 
-        Raises as ``learn``.
+        Parameters
+        ----------
+        batch : array_like or sparse matrix of shape (m, d)
+            Rows.
+        oracle : callable
+            Takes rows with their numbers, and gives their labels.
         """
         rows = self._checked(batch)
         if self._proven and self._lacks_classes:
@@ -516,7 +521,13 @@ class StreamLearner:
     # states
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """The learner as plain arrays, between two batches: ``restore`` gives the same bits back."""
+        """Give the state as plain arrays, from which ``restore`` continues with the same bits.
+
+        Returns
+        -------
+        dict
+            Arrays by name.
+        """
         learner, answered = self._started_learner, self._labels
         row, dtype = unmapped(learner.problem.source).rows_at(np.arange(1))[0], self._dtype
         about = {
@@ -534,7 +545,13 @@ class StreamLearner:
         return found
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Continue from a state of ``to_arrays``, of a learner with the same parameters."""
+        """Continue from a state.
+
+        Parameters
+        ----------
+        arrays : mapping
+            Of ``to_arrays`` of a learner with the same parameters.
+        """
         about = json.loads(arrays["about"].tobytes())
         self._job = structs.replace(self._job, gamma=about["gamma"])
         problem = self._map.restore(self._job, ArraySource(row_ops.from_arrays("row", arrays)), arrays)

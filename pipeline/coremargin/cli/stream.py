@@ -30,10 +30,10 @@ class StreamCommand(TrainCommand):
     def generated_options(self) -> list[click.Option]:
         """The options."""
         from coremargin.active.stream import StreamJob
-        from coremargin.problems.active.spec import ActiveJob
+        from coremargin.problems.job import TrainJob
 
-        shared = ("epsilon", "error", "confidence", "intercept", *_MAPPED)
-        return [*options_of(StreamJob, ("batch",)), *options_of(ActiveJob, shared)]
+        own = ("epsilon", "error", "confidence", "intercept", "batch")
+        return [*options_of(StreamJob, own), *options_of(TrainJob, _MAPPED)]
 
 
 @click.command(cls=StreamCommand, important=("--out", "--label", "--classes", "--follow"))
