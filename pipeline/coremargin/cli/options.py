@@ -15,7 +15,7 @@ from msgspec.structs import fields
 from coremargin.cli.common import PATH, GroupedCommand
 from coremargin.problems.registry import trained
 from coremargin.problems.resuming import option_name
-from coremargin.spec import Size
+from coremargin.spec import Size, Spec
 from coremargin.units import exact_size
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class TrainCommand(GroupedCommand):
         return found
 
 
-def options_of(job: type[TrainJob], names: Sequence[str]) -> list[click.Option]:
+def options_of(job: type[Spec], names: Sequence[str]) -> list[click.Option]:
     """Options for the named parameters of a kind of job, in this order."""
     known = {found.name: found for found in _parameters(job)}
     return [_option(known[name]) for name in names]
@@ -145,7 +145,7 @@ def _is_flag(parameter: Parameter) -> bool:
     return _values(parameter.kind) == ([], [bool])
 
 
-def _parameters(job: type[TrainJob]) -> Iterator[Parameter]:
+def _parameters(job: type[Spec]) -> Iterator[Parameter]:
     hints = get_type_hints(job, include_extras=True)
     for field in fields(job):
         hint, meta = hints[field.name], Meta()
