@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 #: Share of epsilon to which the rows in use are solved.
 EXACT = 1e-2
+#: Largest share of the duals by which the sums of both classes may differ in the start of a solve.
+BALANCED = 1e-12
 
 
 @dataclass(frozen=True)
@@ -406,13 +408,22 @@ class PublishedKernelMargin(KernelMargin):
 
     def _next_pass(self, state: PublishedState, progress: KernelPass) -> PublishedState:
         """Solve the rows used so far; the next pass measures their solution and the strategy's own hyperplane."""
+        found, start = cast("Iterative", self.rule).hypothesis(progress.carried), state.newest
+        own = None if found is None else self._on_working_set(state, progress.carried["ids"], found)
+        if own is not None and self._is_feasible(state, own) and own.lower[0] > start.lower[0]:
+            state = replace(state, newest=own)  # from which the exact solution is near
         state = self._solved(state)
         if state.status != "running":
             return state
-        found = cast("Iterative", self.rule).hypothesis(progress.carried)
-        own = state.newest if found is None else self._on_working_set(state, progress.carried["ids"], found)
+        own = own or state.newest
         nothing = self._pass_margins(state, own, proves=False).empty()
         return replace(state, progress=replace(progress, proves=True, own=own, margins=nothing))
+
+    def _is_feasible(self, state: PublishedState, machine: Machine) -> bool:
+        """Whether the duals of both classes have equal sums, as those of an exact solution, or need not."""
+        duals = machine.duals[:, 0]
+        residual = abs(float(_signs(state.working_set) @ duals)) if self.intercept else 0.0
+        return residual <= BALANCED * float(duals.sum())
 
     def _on_working_set(self, state: PublishedState, ids: NDArray[np.int64], found: Hypothesis) -> Machine:
         """A hyperplane of rows with these ids, whose coefficients times signs are duals, scaled for the best bound."""
@@ -420,9 +431,10 @@ class PublishedKernelMargin(KernelMargin):
         signs = _signs(rows)
         duals = np.maximum(0.0, signs * np.array([coefficients.get(row, 0.0) for row in rows.ids.tolist()]))
         square = float(duals * signs @ kernel_sums(self._kernel_matrix(rows).values[0], duals * signs))
-        scale = float(duals.sum()) / square if square > 0 else 1.0
+        total = float(duals.sum())
+        scale, value = (total / square, 0.5 * total * total / square) if square > 0 else (1.0, 0.0)
         zero = Machine.zero(len(rows), 1)
-        return replace(zero, duals=scale * duals[:, None], offsets=scale * np.array([found.b]))
+        return replace(zero, duals=scale * duals[:, None], offsets=scale * np.array([found.b]), lower=np.array([value]))
 
     # Results
 

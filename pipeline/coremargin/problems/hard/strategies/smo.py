@@ -141,7 +141,7 @@ def minimise(
     step = compiled_step("pairwise_step" if intercept else "single_step")
     unit = float(used.diagonal().max(initial=0.0)) or 1.0
     steps, _ = step(products, numbers, unit, tolerance, STEPS)
-    return numbers[3], used @ (y * numbers[3]), int(steps)
+    return numbers[3], y * (numbers[4] + 1), int(steps)
 
 
 def _extended(block: RowBlock, products: Array, rows: Rows, new: Rows, most: int) -> Array:
