@@ -160,19 +160,20 @@ def test_the_command_prints_a_table_json_and_a_page(tmp_path: Path, make_separab
     ("others", "sentence"),
     [
         ({}, "times the store.</p>"),
-        ({"lp": 200}, "times the store. All others read more.</p>"),
+        ({"lp": 200}, "times the store. All others that prove a margin read more.</p>"),
         ({"lp": 100}, "times the store. <i>lp</i> read as much.</p>"),
-        ({"lp": 100, "smo": 300}, "times the store. <i>lp</i> read as much, all others more.</p>"),
+        ({"lp": 100, "smo": 300}, "times the store. <i>lp</i> read as much, all others that prove a margin more.</p>"),
         ({"lp": 50, "smo": 60, "cvm": 100}, "times the store. Less was read by <i>lp</i>, <i>smo</i>.</p>"),
     ],
 )
 def test_the_page_says_who_read_less_than_fast(others: dict[str, int], sentence: str) -> None:
     """Also where others read as much, or where fast ran alone."""
+    idle = Run("alma", status="stopped", reads=0.0, bytes_read=0)  # which its limit stopped before it proved anything
     runs = [
         Run(name, status="certified", reads=size / 100, bytes_read=size, lower=0.9, upper=1.0)
         for name, size in {"fast": 100, **others}.items()
     ]
-    found = Comparison("rows.zarr", 10, 2, 100, 1e-2, intercept=True, reads=None, limit=None, runs=runs)
+    found = Comparison("rows.zarr", 10, 2, 100, 1e-2, intercept=True, reads=None, limit=None, runs=[*runs, idle])
     assert sentence in render(found, exponential_lesson((2,)), rescaled_lesson((1, 10)), "coremargin compare rows.zarr")
 
 

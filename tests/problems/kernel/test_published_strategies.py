@@ -216,6 +216,21 @@ def test_the_same_bits_on_threads_and_processes_and_after_interrupts(
     assert one == run("interrupted", InProcess(1), interrupts=2)
 
 
+def test_the_command_and_the_page_state_the_own_hyperplane(tmp_path: Path, run_cli: Any) -> None:
+    """Updates next to the theorem's bound; `plan` knows how the strategy reads."""
+    X, label = circles(80)
+    store, words = stored(tmp_path, X, label), ("--strategy", "perceptron", "--kernel", "rbf", "--gamma", GAMMA)
+    told = run_cli("train", store, "--out", tmp_path / "m", *words, "--epsilon", 0.9, "--quiet").stdout
+    assert "perceptron: " in told
+    assert "by its theorem at most" in told
+    assert "its theorem allows at most" in (tmp_path / "m" / "report.html").read_text()
+    run_cli("verify", tmp_path / "m", store)
+    assert json.loads((tmp_path / "m" / "model.json").read_text())["parameters"]["strategy"] == "perceptron"
+    job = tmp_path / "job.toml"
+    job.write_text('job = "train"\nstore = "s.zarr"\nout = "n"\nkernel = "rbf"\nstrategy = "perceptron"\n')
+    assert "a read for each pass" in json.loads(run_cli("plan", job, "--json").stdout)["reading"]
+
+
 @pytest.mark.parametrize("strategy", ["perceptron", "smo", "paper"])
 def test_rows_without_weight_do_not_count(tmp_path: Path, strategy: str) -> None:
     """Rows of weight 0 on the wrong side change nothing."""

@@ -120,7 +120,7 @@ def render(found: Comparison, exponential: Lesson, rescaled: Lesson, command: st
         if run.points and found.upper
     ]
     fast = next((run for run in ran if run.strategy == "fast"), None)
-    others = [run for run in ran if fast and run is not fast]
+    others = [run for run in ran if fast and run is not fast and run.lower is not None and run.lower > 0]
     fewer = [run for run in others if fast and run.bytes_read < fast.bytes_read]
     same = [run for run in others if fast and run.bytes_read == fast.bytes_read]
     view: dict[str, Any] = {
