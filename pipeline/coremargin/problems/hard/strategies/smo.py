@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 #: Rows of each class that join the rows in memory at a time, and most steps with them: weights of rows that nothing
 #: separates grow without limit.
-JOINING, STEPS = 100, 20_000
+JOINING, STEPS = 100, 100_000
 #: Share of the violation of rows that join to which the rows in memory are solved.
 ROUGH = 0.1
 #: Rows that memory always has room for. Of rows that nothing separates most get a weight: without a limit memory would
@@ -83,7 +83,7 @@ class SequentialMinimal(Walk):
         intercept, tolerance, most = bool(carried["intercept"]), float(carried["epsilon"]), int(carried["most"])
         rows, weights, values = from_arrays("rows", carried), carried["weights"], carried["values"]
         signs, ids, w, b = carried["signs"], carried["ids"], carried["w"], float(carried["b"])
-        products, solved = carried.get("_products"), tolerance
+        products, solved = carried.get("_products"), np.inf  # the last block may have ended after many steps
         updates, touched = int(carried["updates"]), set[int]()
         while len(block.ids):
             may_stop()
@@ -93,7 +93,8 @@ class SequentialMinimal(Walk):
                 block.signs, wanted, fresh, (signs - values)[held], tolerance, intercept=intercept
             )
             joining = joining[: max(0, most - len(ids))]
-            if not len(joining) and solved <= tolerance:
+            optimal = solved <= tolerance or not _unequal((signs - values)[held], tolerance, intercept=intercept)
+            if not len(joining) and optimal:
                 break
             if products is None:
                 products = block.gram(rows, rows)
@@ -155,6 +156,13 @@ def _extended(block: RowBlock, products: Array, rows: Rows, new: Rows, most: int
     products[m : m + k, :m], products[:m, m : m + k] = across, across.T
     products[m : m + k, m : m + k] = block.gram(new, new)
     return products
+
+
+def _unequal(wanted: Array, tolerance: float, *, intercept: bool) -> bool:
+    """Whether rows with a weight violate the conditions; wanted (m,): the offset for which each has the margin 1."""
+    if not intercept:
+        return bool(np.abs(wanted).max(initial=0.0) > tolerance)
+    return bool(wanted.max(initial=-np.inf) - wanted.min(initial=np.inf) > tolerance)
 
 
 def _violating(
