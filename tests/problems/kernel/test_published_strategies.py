@@ -21,7 +21,7 @@ from coremargin.errors import BadRow, Interrupted, LabelError, SpecError
 from coremargin.formats.choices import KernelStrategy
 from coremargin.learn.train import Progress, train_job
 from coremargin.problems.kernel.kernel_margin import KernelMargin
-from coremargin.problems.registry import new_job
+from coremargin.problems.registry import new_job, write_report
 
 if TYPE_CHECKING:
     from coremargin.engine.protocols import Executor
@@ -229,6 +229,19 @@ def test_the_command_and_the_page_state_the_own_hyperplane(tmp_path: Path, run_c
     job = tmp_path / "job.toml"
     job.write_text('job = "train"\nstore = "s.zarr"\nout = "n"\nkernel = "rbf"\nstrategy = "perceptron"\n')
     assert "a read for each pass" in json.loads(run_cli("plan", job, "--json").stdout)["reading"]
+
+
+def test_an_own_hyperplane_is_the_model_where_the_exact_solution_proves_nothing(tmp_path: Path) -> None:
+    """The solution of the rows that ROMMA used does not separate all rows, which its own hyperplane does."""
+    rng = np.random.default_rng(13)
+    label = np.arange(120) % 2
+    radius, angle = 1 + label + rng.uniform(-0.35, 0.35, 120), rng.uniform(0, 6.3, 120)
+    X = np.column_stack([radius * np.cos(angle), radius * np.sin(angle)])
+    model, run = trained(tmp_path, X, label, "romma")
+    assert model.certificate.upper is None
+    assert model.certificate.lower == pytest.approx(run["own"]["lower"])
+    assert (model.predict(X) == label).all()
+    assert "this function separates all 120 rows" in write_report(tmp_path / "m").read_text()
 
 
 @pytest.mark.parametrize("strategy", ["perceptron", "smo", "paper"])

@@ -189,6 +189,12 @@ def _signs(rows: ClassRows) -> NDArray[np.int8]:
     return np.where(rows.classes == 1, 1, -1).astype(np.int8)
 
 
+def _worth(machine: Machine) -> tuple[bool, float]:
+    """Lower for better ones: those with both bounds first, then by the gap."""
+    lower, upper = float(machine.lower[0]), float(machine.upper[0])
+    return not (lower > 0 and math.isfinite(upper)), upper - lower
+
+
 @dataclass(frozen=True)
 class PublishedKernelMargin(KernelMargin):
     """The hard margin of one kernel between two classes, by a published strategy."""
@@ -395,11 +401,12 @@ class PublishedKernelMargin(KernelMargin):
         passed = replace(progress, passes=progress.passes + 1, chunk=0)
         state = replace(state, progress=passed)
         if progress.proves:
-            exact, margins = state.newest, progress.margins
-            state = replace(state, rows_below=int(margins.below[0]))
-            state = self._measured(replace(state, newest=progress.own), margins.of_setting(1))
-            state = replace(state, progress=replace(passed, own=state.newest))
+            margins, before, exact = progress.margins, state.best, state.newest
+            own = self._measured(replace(state, newest=progress.own), margins.of_setting(1)).newest
             state = self._measured(replace(state, newest=exact), margins.of_setting(0))
+            best = min((before, state.newest, own), key=_worth)
+            progressed = replace(passed, own=own)
+            state = replace(state, best=best, progress=progressed, rows_below=int(margins.below[0]))
             if self.proven(state.best).all():
                 return replace(state, status="certified")
             if progress.updates == progress.updates_before:
