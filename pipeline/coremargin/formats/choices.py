@@ -26,6 +26,20 @@ Strategy = Literal[
     "smo",
     "cvm",
 ]
+#: Those that also train with a kernel.
+KernelStrategy = Literal[
+    "fast",
+    "paper",
+    "any-violator",
+    "perceptron",
+    "raw-perceptron",
+    "averaged-perceptron",
+    "romma",
+    "aggressive-romma",
+    "kowalczyk",
+    "smo",
+    "cvm",
+]
 Centre = Literal["perceptron", "chebyshev", "ep", "hit-and-run", "billiard", "dikin"]
 ErrorPick = Literal["largest", "smallest", "random"]
 ScalingKind = Literal["standard", "minmax", "maxabs", "rownorm", "ellipsoid"]

@@ -257,6 +257,18 @@ def test_online_algorithms_are_those_of_their_sources(with_constant: Any, strate
         assert updates <= bound <= run.updates_at_most
 
 
+@pytest.mark.parametrize("alpha", [0.05, 0.2, 0.5, 0.8, 0.99])
+@pytest.mark.parametrize("margin", [0.1, 0.3, 1.0])
+def test_the_bound_of_alma_follows_from_its_proof(alpha: float, margin: float) -> None:
+    """No run is longer than ||w'||^2 <= 1 + (8 / alpha - 6) / k and u.w <= 1 allow, which is below Theorem 3."""
+    along, k = 0.0, 0
+    while along <= 1:
+        k += 1
+        shortened = max(1.0, np.sqrt(max(0.0, 1 + (8 / alpha - 6) / k)))
+        along = (along + np.sqrt(2 / k) * margin) / shortened
+    assert k - 1 <= 2 / margin**2 * (2 / alpha - 1) ** 2 + 8 / alpha - 4
+
+
 @pytest.mark.usefixtures("own_rule")
 @pytest.mark.parametrize("intercept", [True, False])
 def test_the_slab_is_that_of_remark_a(make_separable: Maker, *, intercept: bool) -> None:
@@ -523,9 +535,9 @@ def test_rows_without_label_or_weight_do_not_count(tmp_path: Path, make_separabl
 def test_what_a_strategy_cannot_do_is_refused_with_an_alternative(
     tmp_path: Path, make_separable: Maker, run_cli: Any
 ) -> None:
-    """A loss, several classes, a kernel; a row of zeros without an intercept; a misspelt name."""
+    """A loss, several classes, outliers; a row of zeros without an intercept; a misspelt name."""
     X, labels = make_separable(100, 2)
-    for words in ({"loss": "hinge"}, {"classes": "ovr"}, {"kernel": "rbf"}, {"outliers": 1}):
+    for words in ({"loss": "hinge"}, {"classes": "ovr"}, {"outliers": 1}):
         with pytest.raises(SpecError, match=r"strategy: .* has none, found 'perceptron'; it belongs to a hard margin"):
             coremargin.train(X, labels, strategy="perceptron", **words)
     with pytest.raises(SpecError, match="did you mean 'perceptron'"):
