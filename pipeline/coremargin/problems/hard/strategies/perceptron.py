@@ -1,4 +1,4 @@
-"""The perceptron: a row on the wrong side is added to w. Three variants:
+"""The perceptron: a row on the wrong side is added to w. Four variants:
 
 - ``perceptron``, Algorithm 1 of Awasthi's lecture, divides the row by its length. By Theorem 2 it makes no more than
   (R / g)^2 mistakes, R being the length of the longest row and g any margin that a hyperplane through the origin has on
@@ -6,6 +6,9 @@
 - ``raw-perceptron`` (Rosenblatt 1958) adds the row as it is; the same bound holds for it (Novikoff 1962).
 - ``averaged-perceptron`` (Freund, Schapire 1999) makes the mistakes of the first, and its hyperplane is the average of
   w after each row. The average need not separate the rows, and Theorem 2 says nothing about it.
+- ``uneven-perceptron`` (Li, Zaragoza, Herbrich, Shawe-Taylor, Kandola 2002) also adds rows of the positive class with
+  y w.x <= 1, the rows being divided by their length. An addition lets ||w||^2 grow by at most 3, so that by the same
+  argument there are at most 3 (R / g)^2.
 
 With an intercept rows are (x, r), r being the length of the longest row. A row with y w.x <= 0 is a mistake: with "<
 0", w = 0 would never change. With a kernel w is kept as the rows that were added, with coefficients (Aizerman,
@@ -66,6 +69,7 @@ class Perceptron(Walk):
     name: str = "perceptron"
     unit: bool = True  #: rows are divided by their length
     averaged: bool = False
+    margin: float = 0.0  #: y w.x up to which a row of the positive class is added
 
     vectors = ("w", "late")
 
@@ -85,11 +89,12 @@ class Perceptron(Walk):
         w, last, constant = carried["w"].copy(), float(carried["last"]), float(carried["constant"])
         late, late_last, seen = carried["late"].copy(), float(carried["late_last"]), int(carried["seen"])
         sizes, touched = sizes_of(block, constant, self.name), list[int]()
+        least = np.where(block.signs > 0, self.margin, 0.0) * sizes
         for first in range(0, len(sizes), SLAB):
             at, stop = first, min(first + SLAB, len(sizes))
             while at < stop:
                 values = block.values(w, at, stop) + constant * last
-                wrong = np.flatnonzero(block.signs[at:stop] * values <= 0)
+                wrong = np.flatnonzero(block.signs[at:stop] * values <= least[at:stop])
                 if not len(wrong):
                     break
                 at += int(wrong[0])
@@ -120,4 +125,4 @@ class Perceptron(Walk):
 
     def most_updates(self, proven: Proven, carried: Carried, *, intercept: bool) -> float | None:
         """Theorem 2."""
-        return novikoff(proven, intercept=intercept)
+        return (1 + 2 * self.margin) * novikoff(proven, intercept=intercept)
