@@ -173,7 +173,7 @@ def convert(
 
     try:
         return msgspec.convert(data, kind, dec_hook=decode)
-    except _Refused as error:  # without the value, which may contain what somebody took for an option: a secret
+    except _Refused as error:  # without the value, which may be a secret that was taken for an option
         raise SpecError(f"{where}: {error}") from None
     except msgspec.ValidationError as error:
         info = inspect.type_info(kind)  # takes longer than the conversion

@@ -14,6 +14,7 @@ from coremargin.cli.common import PATH, WHOLE, cluster_option, json_option, quie
 from coremargin.cli.label_studio import label_studio
 from coremargin.cli.options import TrainCommand, options_of
 from coremargin.cli.printing import print_json, print_lines
+from coremargin.cli.stream import stream
 from coremargin.errors import SpecError
 from coremargin.interruption import terminable
 
@@ -340,6 +341,6 @@ def stop(campaign: Path, as_json: bool) -> None:
     print_status(found, as_json, f"model   {campaign / 'model'}")
 
 
-for command in (label, page, report, labels, label_studio, answers):
+for command in (label, page, report, labels, label_studio, answers, stream):
     active.add_command(command)
 COMMANDS = (active,)

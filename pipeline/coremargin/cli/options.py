@@ -16,7 +16,7 @@ from coremargin.cli.common import PATH, STORE, GroupedCommand
 from coremargin.formats.location import Location
 from coremargin.problems.registry import trained
 from coremargin.problems.resuming import option_name
-from coremargin.spec import Size
+from coremargin.spec import Size, Spec
 from coremargin.units import exact_size
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class TrainCommand(GroupedCommand):
         return found
 
 
-def options_of(job: type[TrainJob], names: Sequence[str]) -> list[click.Option]:
+def options_of(job: type[Spec], names: Sequence[str]) -> list[click.Option]:
     """Options for the named parameters of a kind of job, in this order."""
     known = {found.name: found for found in _parameters(job)}
     return [_option(known[name]) for name in names]
@@ -146,7 +146,7 @@ def _is_flag(parameter: Parameter) -> bool:
     return _values(parameter.kind) == ([], [bool])
 
 
-def _parameters(job: type[TrainJob]) -> Iterator[Parameter]:
+def _parameters(job: type[Spec]) -> Iterator[Parameter]:
     hints = get_type_hints(job, include_extras=True)
     for field in fields(job):
         hint, meta = hints[field.name], Meta()

@@ -214,10 +214,15 @@ def run(job_file: Path, cluster: str | None, step: str | None, check: bool, **fl
     code = run_if_nightly(job_file, cluster, step, flags)
     if code is not None:
         return code
+    from coremargin.active.stream import load_stream_job
     from coremargin.cli.kinds import own_run
+    from coremargin.cli.stream import run_job_file
     from coremargin.learn.retrain import load_retrain_job
     from coremargin.problems.registry import load_job
 
+    stream_job = load_stream_job(job_file)
+    if stream_job is not None:
+        return run_job_file(stream_job, cluster, flags)
     retrain_job = load_retrain_job(job_file)
     if retrain_job is not None:
         return _run_retraining(retrain_job, cluster, flags)
@@ -253,13 +258,14 @@ def plan(job_file: Path, cluster: str | None, as_json: bool) -> None:
 
 def _check_files(job_file: Path, cluster: str | None, flags: dict[str, bool]) -> None:
     """Read a job file and its cluster file. Raises SpecError, and UsageError for a cluster that needs an extra."""
+    from coremargin.active.stream import load_stream_job
     from coremargin.engine.clusters.specs import load_cluster
     from coremargin.learn.retrain import load_retrain_job
     from coremargin.problems.registry import load_job
     from coremargin.registry.nightly import load_nightly_job
 
-    job = load_nightly_job(job_file) or load_retrain_job(job_file) or load_job(job_file)
-    where = job.cluster if cluster is None else cluster
+    job = load_nightly_job(job_file) or load_stream_job(job_file) or load_retrain_job(job_file) or load_job(job_file)
+    where = getattr(job, "cluster", None) if cluster is None else cluster
     found = {"job": str(job.__struct_config__.tag), "cluster": str(load_cluster(where).__struct_config__.tag)}
     if flags["as_json"]:
         print_json(found)

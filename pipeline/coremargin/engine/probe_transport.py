@@ -24,10 +24,10 @@ import dask
 import numpy as np
 from distributed import get_worker
 
+from coremargin.blas import one_blas_thread
 from coremargin.data.maps import budget
 from coremargin.engine.own_modules import own_modules
 from coremargin.engine.task import answer, open_handle, pin_blas_forever
-from coremargin.maths.blas import one_blas_thread
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import structs
 
+from coremargin.blas import one_blas_thread
 from coremargin.data.folder import recover
 from coremargin.data.local_storage import LocalStorage
 from coremargin.data.resident import Resident, fits
@@ -33,7 +34,6 @@ from coremargin.formats.run_record import ROUNDS, RUN, read_run
 from coremargin.interruption import interrupt_handled, raise_if_interrupted, terminable
 from coremargin.learn.ellipsoid_scaling import FittedEllipsoid, earlier_ellipsoid, fit_ellipsoid, preliminary_ellipsoid
 from coremargin.learn.record import RunCounters, run_record
-from coremargin.maths.blas import one_blas_thread
 from coremargin.maths.breakdown import BREAKDOWNS, quiet
 from coremargin.maths.stopping import stoppable
 from coremargin.models.files import MODEL, check_outside, write_run

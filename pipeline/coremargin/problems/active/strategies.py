@@ -165,5 +165,6 @@ METHODS: Mapping[Name, Method] = {
     "hit-and-run": Centred("hit-and-run"),
     "billiard": Centred("billiard"),
     "dikin": Centred("dikin"),
+    "analytic": Centred("analytic"),
     "perceptron": Centred("perceptron"),
 }

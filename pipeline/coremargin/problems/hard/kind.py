@@ -131,18 +131,7 @@ class HardMarginKind(TwoClassKind[HardMarginJob, "HardMargin"]):
 
     def verdict(self, outcome: Outcome, job: HardMarginJob) -> list[str]:
         """Adds the margin of a strategy's own hyperplane, its passes and updates, and the theorem's bound on these."""
-        found = outcome.run.get("own")
-        if found is None:
-            return super().verdict(outcome, job)
-        own = "its own hyperplane is not proven to separate the classes"
-        if found["lower"] is not None and found["lower"] > 0:
-            own = f"the margin of its own hyperplane is at least {found['lower']:.6g}"
-        if "passes" not in found:
-            return [*super().verdict(outcome, job), f"{job.strategy}: {own}."]
-        most = found["updates_at_most"]
-        theorem = "" if most is None else f", by its theorem at most {most:,.0f} for the margin that is proven"
-        counts = f"{found['updates']:,} updates in {found['passes']:,} passes{theorem}"
-        return [*super().verdict(outcome, job), f"{job.strategy}: {counts};", f"{own}."]
+        return [*super().verdict(outcome, job), *messages.describe_strategy(job.strategy, outcome.run)]
 
     def driver_memory(self, outcome: Outcome) -> tuple[str, str]:
         """The working set; advice if it was full and chunks were read again."""

@@ -16,7 +16,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,8 +69,8 @@ if TYPE_CHECKING:
     from coremargin.problems.kernel.spec import KernelOptions, KernelSpec
 
 Array = NDArray[np.float64]
-Status = Literal["running", "certified", "stalled", "full", "inseparable"]
-STATUSES: tuple[Status, ...] = ("running", "certified", "stalled", "full", "inseparable")
+Status = Literal["running", "certified", "stalled", "full", "inseparable", "converged"]
+STATUSES: tuple[Status, ...] = get_args(Status)
 
 #: Why a job ended without a proof.
 REASONS = STOPPED | {
@@ -699,6 +699,10 @@ class KernelMargin(BaseProblem[KernelState, KernelSummary]):
                 queries, min(queries, stages), stages, going_on=queries < stages and state.status == "running"
             ),
         )
+
+    def describe_strategy(self, state: KernelState) -> dict[str, Any]:
+        """What ``run.json`` states about the own hyperplane of a published strategy: nothing."""
+        return {}
 
     def expected_rows(self, state: KernelState) -> int:
         """About how many rows will carry the machine.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.blas import one_blas_thread
 from coremargin.data.difference import earlier
 from coremargin.data.folder import check_target
 from coremargin.data.locked import Locked
@@ -24,7 +25,6 @@ from coremargin.engine.clusters.specs import local_cluster
 from coremargin.errors import UsageError
 from coremargin.formats.local_path import local_path
 from coremargin.formats.location import is_remote
-from coremargin.maths.blas import one_blas_thread
 from coremargin.maths.kernel.callables import CallableKernel
 from coremargin.maths.kernel.expansion import Expansion
 from coremargin.maths.kernel.machine import weighted_losses

@@ -89,6 +89,7 @@ def render(model: Json, run: Json, records: Sequence[Json], *, name: str = "MODE
         "terms": terms_of(view["parameters"]),
         "commands": with_function(view["commands"], view["parameters"]),
         "working_set": run.get("working_set") or {},
+        "own": run.get("own"),
         "several": len(view["classes"]) > 2,
         "reduced": reduced,
         "bound": view["parameters"].get("relative_margin"),
