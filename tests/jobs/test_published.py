@@ -40,11 +40,13 @@ def test_statements_are_held_against_what_is_measured() -> None:
     assert not stated(measured)[0][2]
 
 
-def test_on_the_circle_all_labels_are_asked_for() -> None:
+@pytest.mark.parametrize("part", ["(a) in the plane", "(b) in three dimensions"])
+def test_on_the_circle_all_labels_are_asked_for(part: str) -> None:
     """Whoever is to prove that none is wrong asks about every row, and finds the only one of its class."""
-    from circle import asked
+    from circle import PARTS, count_answers
 
-    assert asked(12, 0.5 / 12, 1 - 1 / 12) == (12, True)
+    X = PARTS[part](12)
+    assert count_answers(X, 12, 0.5 / len(X), 1 - 1 / len(X)) == (len(X), True)
 
 
 def test_an_svm_on_banana_errs_as_published(real_data: Path) -> None:
