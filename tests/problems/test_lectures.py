@@ -1,0 +1,85 @@
+"""What the lectures and papers say of losses, constants and dual weights, against other solvers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from sklearn.svm import SVC
+
+import coremargin
+
+if TYPE_CHECKING:
+    from click.testing import Result
+
+
+def overlapping(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of two classes that overlap."""
+    y = np.where(np.arange(n) % 2 == 0, 1, -1)
+    return rng.normal(size=(n, 3)) + 0.7 * y[:, None], y
+
+
+@pytest.mark.parametrize("delta", [0.5, 2.0])
+def test_the_squared_hinge_is_the_hard_margin_of_rows_with_private_features(
+    rng: np.random.Generator, delta: float
+) -> None:
+    """The lambda trick: a feature delta for each row alone is the squared hinge with C = 1 / (2 delta^2)."""
+    X, y = overlapping(rng, 40)
+    soft = coremargin.train(X, y, loss="squared_hinge", C=1 / (2 * delta**2), epsilon=1e-9)
+    hard = coremargin.train(np.hstack([X, delta * np.eye(40)]), y, epsilon=1e-9)
+    assert (hard.status, soft.status) == ("certified", "certified")
+    margin = hard.certificate.lower
+    assert soft.certificate.upper == pytest.approx(1 / (2 * margin**2), rel=1e-7)
+    assert hard.w[:3] / margin == pytest.approx(soft.w, rel=1e-5)
+    assert hard.b / margin == pytest.approx(soft.b, rel=1e-5, abs=1e-7)
+
+
+@pytest.mark.parametrize("loss", [{}, {"loss": "hinge", "C": 0.5}])
+def test_a_polynomial_map_of_degree_1_adds_a_constant_feature(rng: np.random.Generator, loss: dict[str, Any]) -> None:
+    """Awasthi's footnote 1: a hyperplane through the origin of rows (x, constant)."""
+    X, y = overlapping(rng, 60)
+    X = X + (0 if loss else 3) * y[:, None]
+    mapped = {"map": "polynomial", "degree": 1, "gamma": 1.0, "coef0": 4.0}
+    one = coremargin.train(X, y, intercept=False, epsilon=1e-8, **mapped, **loss)
+    other = coremargin.train(np.column_stack([X, np.full(60, 2.0)]), y, intercept=False, epsilon=1e-8, **loss)
+    assert one.certificate.upper == pytest.approx(other.certificate.upper, rel=1e-7)
+    assert one.decision_function(X) == pytest.approx(
+        other.decision_function(np.column_stack([X, np.full(60, 2.0)])), rel=1e-4, abs=1e-5
+    )
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge", None])
+def test_rows_are_counted_by_their_dual_weights(
+    tmp_path: Path, rng: np.random.Generator, run_cli: Callable[..., Result], loss: str | None
+) -> None:
+    """Non-critical, on the margin, violators: as scikit-learn's weights say, with a kernel."""
+    X, y = overlapping(rng, 120)
+    options: dict[str, Any] = {"loss": loss, "C": 2.0} if loss else {}
+    kernel = X @ X.T + (0.25 * np.eye(120) if loss == "squared_hinge" else 0.0)
+    if loss is None:
+        X = X + 3 * y[:, None]
+        kernel = X @ X.T
+    folder = tmp_path / "m.model"
+    coremargin.train(X, y, kernel="linear", epsilon=1e-8, out=folder, **options)
+    judge = SVC(kernel="precomputed", C=2.0 if loss == "hinge" else 1e8, tol=1e-10).fit(kernel, y)
+    weights = np.abs(judge.dual_coef_[0])
+    at_limit = int((weights >= 2.0 * (1 - 1e-6)).sum()) if loss == "hinge" else len(weights) if loss else 0
+    wanted = [120 - len(weights), len(weights) - at_limit, at_limit]
+    assert json.loads((folder / "run.json").read_text())["kkt"] == [wanted]
+    counted = f"{wanted[0]:,} rows non-critical, {wanted[1]:,} on the margin, {wanted[2]:,} violators"
+    assert counted in run_cli("show", folder).stdout
+    assert "Rows by their dual weight" in (folder / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_reports_of_hyperplanes_name_violators(tmp_path: Path, rng: np.random.Generator, loss: str) -> None:
+    """Between the rows below the margin, and these without the rows on it."""
+    X, y = overlapping(rng, 200)
+    coremargin.train(X, y, loss=loss, C=1.0, epsilon=1e-8, out=tmp_path / "m.model")
+    page = (tmp_path / "m.model" / "report.html").read_text(encoding="utf-8")
+    assert "Karush–Kuhn–Tucker" in page
+    assert "violators" in page
