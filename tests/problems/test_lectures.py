@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from decimal import ROUND_UP, Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,10 @@ import pytest
 from sklearn.svm import SVC
 
 import coremargin
+from coremargin.data.writer import StoreWriter
+from coremargin.maths.published_bounds import guaranteed_risk
+from coremargin.verify import values
+from coremargin.verify.examine import examine
 
 if TYPE_CHECKING:
     from click.testing import Result
@@ -83,3 +88,22 @@ def test_reports_of_hyperplanes_name_violators(tmp_path: Path, rng: np.random.Ge
     page = (tmp_path / "m.model" / "report.html").read_text(encoding="utf-8")
     assert "Karush–Kuhn–Tucker" in page
     assert "violators" in page
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_training_errors_are_counted_by_the_verifier(tmp_path: Path, rng: np.random.Generator, loss: str) -> None:
+    """As many as `evaluate` finds; the guaranteed risk is that of the formula, in code of its own."""
+    X, y = overlapping(rng, 300)
+    with StoreWriter.create(tmp_path / "s.zarr", dtype="float64", features=3, chunk_rows=64) as writer:
+        writer.write(X, y.tolist())
+    model = coremargin.train(tmp_path / "s.zarr", out=tmp_path / "m.model", loss=loss, C=0.1, epsilon=1e-6)
+    wrong = int((model.predict(X) != y).sum())
+    text = next(one.text for one in examine(tmp_path / "m.model", tmp_path / "s.zarr").checks if one.name == "errors")
+    assert text.startswith(f"at most {wrong:,} of 300 rows ")
+    assert f"at most {percent_up(guaranteed_risk(300, 4, 0.05, wrong / 300))} of new ones" in text
+    assert values.guaranteed_risk(300, 4, wrong / 300) == pytest.approx(guaranteed_risk(300, 4, 0.05, wrong / 300))
+
+
+def percent_up(share: float) -> str:
+    """To three digits, upward."""
+    return f"{float(Decimal(100 * share).quantize(Decimal(10) ** (Decimal(100 * share).adjusted() - 2), ROUND_UP)):g} %"

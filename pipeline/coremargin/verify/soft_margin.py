@@ -58,7 +58,7 @@ from coremargin.verify.sums import (
     rounded_sum,
     slabs,
 )
-from coremargin.verify.values import status, value_bounded, value_reached
+from coremargin.verify.values import guaranteed_risk, percent_up, status, value_bounded, value_reached
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -266,7 +266,8 @@ class Sums:
     s is a row's weight, 1 if the store has none; h the dual weight of a row that is not near the margin, in units of
     its c; a the given dual weight of a row near the margin; r = min(1, h / ramp); z = (x, 1).
 
-    rows: their number; count: sum s; loss: of upper bounds of the losses; slack: sum s h; squares: sum s h^2; dual_sum
+    rows: their number; wrong: of those that may be on the wrong side, or on the hyperplane, to within rounding; count:
+    sum s; loss: of upper bounds of the losses; slack: sum s h; squares: sum s h^2; dual_sum
     (2, d): sum s h x; reach: sum s h ||x||, or spread (2, d): sum s h |x| if rows may be long. near_dual_sum (d,): sum
     a y x; near_reach, near_spread: as before. With a ramp, turn (2, d + 1): sum s r (h - 1) z; curve (2, d + 1, d + 1):
     sum s r z z^T.
@@ -274,6 +275,7 @@ class Sums:
 
     NAMES = (
         "rows",
+        "wrong",
         "count",
         "loss",
         "slack",
@@ -391,6 +393,7 @@ class SoftScan(StoreScan):
         slack = np.maximum(1.0 - margins + error, 0.0)
         return {
             "rows": np.array([(signs > 0).sum(), (signs < 0).sum()], dtype=np.float64),
+            "wrong": ((s > 0) & ~(slack < 1.0)).sum(axis=1, dtype=np.float64),
             "count": self._total(s),
             "loss": s @ self.loss.value(slack),
         }
@@ -531,8 +534,20 @@ class SoftScan(StoreScan):
             self._dual_weights_check(),
             value_reached(claim, value, self.counted),
             value_bounded(claim, dual),
+            self._training_errors(),
             *([] if self.tried is None else self.tried.checks()),
         ]
+
+    def _training_errors(self) -> Check:
+        """The training error, which no model claims: the scan counts it, and bounds the error on new rows by it."""
+        wrong, rows = int(self.sums["wrong"].sum()), int(self.sums["rows"].sum())
+        text = f"at most {wrong:,} of {rows:,} rows ({percent_up(wrong / max(rows, 1))}) are not on their own side"
+        if self.claim.moved or self.rows.weighted or not rows:  # a map may depend on the rows
+            return Check("errors", ok=True, text=text)
+        dimension = self.claim.features + self.claim.intercept
+        risk = percent_up(guaranteed_risk(rows, dimension, wrong / rows))
+        new = f"if all rows are drawn independently, at most {risk} of new ones are not (Vapnik, confidence 95 %)"
+        return Check("errors", ok=True, text=f"{text}; {new}")
 
     def _coreset_check(self) -> Check:
         problems = self.membership()
