@@ -20,16 +20,16 @@ import argparse
 import json
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from curves import Panel, draw
 from numpy.typing import NDArray
 
-from coremargin.maths.active.centres import CENTRES
+from coremargin.maths.active.centres import CENTRES, CentreName
 from coremargin.maths.active.cutting_planes import smallest_error
-from coremargin.maths.active.version_space import VersionSpace, chebyshev
-from coremargin.maths.active.walks import WALKS, analytic_centre, hit_and_run
+from coremargin.maths.active.version_space import VersionSpace
+from coremargin.maths.active.walks import WALKS, hit_and_run
 
 Array = NDArray[np.float64]
 
@@ -60,12 +60,10 @@ def centre_of(name: str, space: VersionSpace, points: Array) -> Array:
     """
     if name == "gravity":
         return np.asarray(points.mean(axis=0))
-    if name == "analytic":
-        return analytic_centre(space, chebyshev(space)[0])
     if name == "perceptron":
         w = np.asarray(CENTRES["perceptron"](space, 0))
         return np.asarray(w / np.linalg.norm(w) * len(w) / (len(w) + 1))
-    return np.asarray(CENTRES["ep" if name == "ep" else "chebyshev"](space, 0))
+    return np.asarray(CENTRES[cast("CentreName", name)](space, 0))
 
 
 def share_and_error(inside: NDArray[np.bool_]) -> tuple[float, float]:

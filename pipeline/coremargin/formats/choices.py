@@ -26,7 +26,7 @@ Strategy = Literal[
     "smo",
     "cvm",
 ]
-Centre = Literal["perceptron", "chebyshev", "ep", "hit-and-run", "billiard", "dikin"]
+Centre = Literal["perceptron", "chebyshev", "analytic", "ep", "hit-and-run", "billiard", "dikin"]
 ErrorPick = Literal["largest", "smallest", "random"]
 ScalingKind = Literal["standard", "minmax", "maxabs", "rownorm", "ellipsoid"]
 #: The scaling that does not follow from the statistics of a store: all rows are read to find it.
@@ -40,5 +40,15 @@ KernelName = Literal["linear", "poly", "rbf", "callable"]
 LOSS_TAKEN: Loss = "squared_hinge"
 Why = Literal["start", "query", "draw", "example"]  #: a row was asked about
 Method = Literal[
-    "coreset", "stream", "slab", "random", "chebyshev", "ep", "hit-and-run", "billiard", "dikin", "perceptron"
+    "coreset",
+    "stream",
+    "slab",
+    "random",
+    "chebyshev",
+    "analytic",
+    "ep",
+    "hit-and-run",
+    "billiard",
+    "dikin",
+    "perceptron",
 ]
