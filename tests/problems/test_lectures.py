@@ -93,15 +93,27 @@ def test_reports_of_hyperplanes_name_violators(tmp_path: Path, rng: np.random.Ge
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 def test_training_errors_are_counted_by_the_verifier(tmp_path: Path, rng: np.random.Generator, loss: str) -> None:
     """As many as `evaluate` finds; the guaranteed risk is that of the formula, in code of its own."""
-    X, y = overlapping(rng, 300)
-    with StoreWriter.create(tmp_path / "s.zarr", dtype="float64", features=3, chunk_rows=64) as writer:
+    X, y = overlapping(rng, 3000)
+    with StoreWriter.create(tmp_path / "s.zarr", dtype="float64", features=3, chunk_rows=500) as writer:
         writer.write(X, y.tolist())
     model = coremargin.train(tmp_path / "s.zarr", out=tmp_path / "m.model", loss=loss, C=0.1, epsilon=1e-6)
     wrong = int((model.predict(X) != y).sum())
     text = next(one.text for one in examine(tmp_path / "m.model", tmp_path / "s.zarr").checks if one.name == "errors")
-    assert text.startswith(f"at most {wrong:,} of 300 rows ")
-    assert f"at most {percent_up(guaranteed_risk(300, 4, 0.05, wrong / 300))} of new ones" in text
-    assert values.guaranteed_risk(300, 4, wrong / 300) == pytest.approx(guaranteed_risk(300, 4, 0.05, wrong / 300))
+    risk = guaranteed_risk(3000, 4, 0.05, wrong / 3000)
+    assert text.startswith(f"at most {wrong:,} of 3,000 rows ({percent_up(wrong / 3000)}) are on the wrong side; ")
+    assert f"at most {percent_up(risk)} of new ones" in text
+    assert values.guaranteed_risk(3000, 4, wrong / 3000) == pytest.approx(risk)
+
+
+def test_rows_that_are_few_bound_no_error(tmp_path: Path, rng: np.random.Generator) -> None:
+    """Nor do rows whose features a map may have made of them."""
+    X, y = overlapping(rng, 40)
+    with StoreWriter.create(tmp_path / "s.zarr", dtype="float64", features=3) as writer:
+        writer.write(X + 3 * y[:, None], y.tolist())
+    for options, words in (({}, "; too few for a bound on new rows"), ({"map": "fourier", "components": 20}, "")):
+        coremargin.train(tmp_path / "s.zarr", out=tmp_path / "m", loss="hinge", C=10.0, overwrite=True, **options)
+        text = next(one.text for one in examine(tmp_path / "m", tmp_path / "s.zarr").checks if one.name == "errors")
+        assert text == f"none of 40 rows is on the wrong side{words}"
 
 
 def percent_up(share: float) -> str:

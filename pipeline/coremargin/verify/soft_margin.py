@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from coremargin.formats.soft_margin import SoftMargin
     from coremargin.verify.rows import Chunk, Rows
 
+VACUOUS = 0.5  #: a bound on the error of as much says no more than guessing
 _FEW = 16 * UNIT  # error of a handful of operations
 _LONG = 1024.0  # if sum |x_j w_j| may be larger, it is summed: a few huge values make a row long
 
@@ -541,13 +542,15 @@ class SoftScan(StoreScan):
     def _training_errors(self) -> Check:
         """The training error, which no model claims: the scan counts it, and bounds the error on new rows by it."""
         wrong, rows = int(self.sums["wrong"].sum()), int(self.sums["rows"].sum())
-        text = f"at most {wrong:,} of {rows:,} rows ({percent_up(wrong / max(rows, 1))}) are not on their own side"
+        text = f"none of {rows:,} rows is on the wrong side"
+        if wrong:
+            text = f"at most {wrong:,} of {rows:,} rows ({percent_up(wrong / rows)}) are on the wrong side"
         if self.claim.moved or self.rows.weighted or not rows:  # a map may depend on the rows
             return Check("errors", ok=True, text=text)
         dimension = self.claim.features + self.claim.intercept
-        risk = percent_up(guaranteed_risk(rows, dimension, wrong / rows))
-        new = f"if all rows are drawn independently, at most {risk} of new ones are not (Vapnik, confidence 95 %)"
-        return Check("errors", ok=True, text=f"{text}; {new}")
+        risk = guaranteed_risk(rows, dimension, wrong / rows)
+        new = f"at most {percent_up(risk)} of new ones, if all are drawn independently (Vapnik, confidence 95 %)"
+        return Check("errors", ok=True, text=f"{text}; {new if risk < VACUOUS else 'too few for a bound on new rows'}")
 
     def _coreset_check(self) -> Check:
         problems = self.membership()

@@ -260,9 +260,9 @@ def describe_briefly(found: Generalization) -> list[tuple[str, str]]:
     """For ``coremargin train``: the sharpest bound, if it says more than guessing, and the published coreset size."""
     lines = []
     if found.compression is not None and found.compression < vacuous_from(2):
-        error = f"{_error(found.compression)} wrong with confidence {found.confidence:.0%}"
         why = f"{found.deciding_rows:,} of {found.rows:,} rows determine the hyperplane"
-        lines.append(("new", f"rows: {error}, if drawn independently like these: {why}"))
+        error = f"{_error(found.compression)} of new rows with confidence {found.confidence:.0%}, as {why}"
+        lines.append(("error", f"{error}, if all are drawn independently"))
     return [*lines, ("bound", _describe_coreset(found))]
 
 
