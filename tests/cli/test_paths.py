@@ -35,6 +35,9 @@ UNKNOWN = "hdfs://bucket/rows.zarr"  #: of no service that is known
 #: Functions that read the store or model of an address.
 READ = {"train source", "retrain store", "load", "Model.load", "verify model", "verify store", "predict model"}
 READ |= {"predict source", "evaluate source", "Store.open"}
+#: Functions that write a store there.
+WRITE = {"ingest store", "StoreWriter.create", "StoreWriter.append", "compact", "compact out", "expire", "remove_rows"}
+WRITE |= {"set_weights", "write_labels", "save"}
 FOUND = "is not supported yet"
 CLUSTER = "expected a cluster file, an address with"
 X, Y = np.array([[-2.0], [-1.0], [1.0], [2.0]]), [0, 0, 1, 1]
@@ -116,17 +119,21 @@ def test_no_command_takes_an_address(run_cli: Cli, here: Path) -> None:
     assert tried > 120
 
 
-def test_commands_that_read_take_addresses(run_cli: Cli, here: Path, made: Path) -> None:
+def test_commands_of_stores_take_addresses(run_cli: Cli, here: Path, made: Path) -> None:
     """And report that nothing gives access to them."""
     tried = set()
     for words, command in commands(main):
         if any(isinstance(parameter.type, StorePath) for parameter in command.params):
-            given = {"store": ADDRESS, "model": str(made / "model"), "out": "kept"}
+            given = {"store": ADDRESS, "address": ADDRESS, "model": str(made / "model"), "out": "kept", "rows": "1"}
+            given |= {"sources": str(made / "rows.csv"), "file": str(made / "rows.csv")}
             line = [given[str(one.name)] for one in command.params if isinstance(one, click.Argument)]
             more = ["--out", "kept"] if "train" in words[0] else []
+            more = {"synth": ["--rows", "10"], "expire": ["--older-than", "1 day"]}.get(words[0], more)
             assert "no credentials found" in run_cli(*words, *line, *more, exit_code=5).stderr
             tried |= {words}
-    assert tried == {(name,) for name in ["train", "retrain", "info", "check", "verify", "predict", "evaluate", "log"]}
+    reading = ["train", "retrain", "info", "check", "verify", "predict", "evaluate", "log"]
+    writing = ["ingest", "synth", "remove", "relabel", "reweigh", "expire", "compact", "vacuum"]
+    assert tried == {(name,) for name in reading + writing}
 
 
 @pytest.mark.parametrize("option", ["--labels", "--names", "--weights"])
@@ -238,11 +245,14 @@ def calls(made: Path, address: Any) -> dict[str, Callable[[], object]]:
 )
 def test_no_function_takes_an_address(here: Path, made: Path, name: str, address: Any) -> None:
     """Nothing is made, and nothing of what is there is changed."""
-    if name not in READ or address == UNKNOWN:
+    if name not in READ | WRITE or address == UNKNOWN:
         with pytest.raises(UsageError, match=CLUSTER if name.endswith("cluster") else FOUND):
             calls(made, address)[name]()
     elif "https" not in str(address):
         with pytest.raises(RunError, match="no credentials found"):
+            calls(made, address)[name]()
+    elif name in WRITE:
+        with pytest.raises(UsageError, match="a web server is only read"):
             calls(made, address)[name]()
     assert sorted(entry.name for entry in made.iterdir()) == ["model", "rows.csv", "rows.zarr"]
 

@@ -7,6 +7,7 @@ endpoint.
 from __future__ import annotations
 
 import argparse
+import http.client
 import os
 import random
 import re
@@ -235,6 +236,93 @@ def moto_server() -> Iterator[str]:
     finally:
         process.terminate()
         process.wait()
+
+
+class Proxy:
+    """Between a client and a service: it notes requests, refuses some, loses answers, or drops their conditions.
+
+    refuse: called with method and path, returns "" or the code of a refusal. lose: whether the answer is lost, though
+    the request was done. ignores: headers that the service never sees. requests: method and path of each.
+    """
+
+    def __init__(self, endpoint: str) -> None:
+        self.target = urlsplit(endpoint)
+        self.refuse: Callable[[str, str], str] = lambda method, path: ""
+        self.lose: Callable[[str, str], bool] = lambda method, path: False
+        self.ignores: tuple[str, ...] = ()
+        self.requests: list[tuple[str, str]] = []
+        self._server = _ProxyServer(("127.0.0.1", 0), _ProxyHandler)
+        self._server.proxy = self
+        self.endpoint = f"http://127.0.0.1:{self._server.server_port}"
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """End."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class _ProxyServer(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 256
+    proxy: Proxy
+
+
+class _ProxyHandler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: _ProxyServer
+
+    def log_message(self, *_: Any) -> None:
+        """Nothing."""
+
+    def do_GET(self) -> None:
+        """Pass it on."""
+        proxy = self.server.proxy
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        path = unquote(self.path)
+        proxy.requests.append((self.command, path))
+        if code := proxy.refuse(self.command, path):
+            return self.answer(403, {}, f"<Error><Code>{code}</Code><Message>no</Message></Error>".encode())
+        headers = {k: v for k, v in self.headers.items() if k.lower() not in proxy.ignores}
+        target = http.client.HTTPConnection(str(proxy.target.hostname), proxy.target.port, timeout=60)
+        target.request(self.command, self.path, body, headers)
+        found = target.getresponse()
+        data = found.read()
+        target.close()
+        if proxy.lose(self.command, path):
+            self.close_connection = True
+            self.connection.shutdown(socket.SHUT_RDWR)
+            return None
+        dropped = ("connection", "transfer-encoding", "content-length", "date", "server")
+        kept = {k: v for k, v in found.getheaders() if k.lower() not in dropped}
+        size = found.getheader("Content-Length") if self.command == "HEAD" else None
+        return self.answer(found.status, kept, data, size)
+
+    do_PUT = do_POST = do_DELETE = do_HEAD = do_GET
+
+    def answer(self, status: int, headers: dict[str, str], data: bytes, size: str | None = None) -> None:
+        """Send it."""
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        if status != 204:
+            self.send_header("Content-Length", size or str(len(data)))
+        self.end_headers()
+        with suppress(ConnectionError):
+            self.wfile.write(b"" if self.command == "HEAD" else data)
+
+
+@contextmanager
+def proxied(endpoint: str) -> Iterator[Proxy]:
+    """A proxy in front of a service, in this process."""
+    proxy = Proxy(endpoint)
+    try:
+        yield proxy
+    finally:
+        proxy.close()
 
 
 def upload(folder: Path, store: Any, prefix: str) -> None:

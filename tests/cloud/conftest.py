@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import secrets
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cloud_kit import KEYS, moto_server, served_bucket
+from cloud_kit import KEYS, moto_server, proxied, served_bucket
 from coremargin.data.synth import Recipe, synth
 from coremargin.formats.location import Location, location
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from click.testing import Result
 
-    from cloud_kit import BucketServer
+    from cloud_kit import BucketServer, Proxy
     from coremargin.data.store import Store
 
 
@@ -43,6 +44,27 @@ def moto() -> Iterator[str]:
     """The endpoint of moto."""
     with moto_server() as endpoint:
         yield endpoint
+
+
+@pytest.fixture
+def bucket(moto: str) -> Callable[..., Location]:
+    """``bucket("rows.zarr")``: an address in an empty bucket of moto; with other options, as those of a proxy."""
+    import boto3
+
+    name = f"bucket-{secrets.token_hex(8)}"
+    boto3.client("s3", endpoint_url=moto).create_bucket(Bucket=name)
+
+    def find(key: str, **options: Any) -> Location:
+        return location(f"s3://{name}/{key}", {"endpoint": moto, **options})
+
+    return find
+
+
+@pytest.fixture
+def proxy(moto: str) -> Iterator[Proxy]:
+    """In front of moto."""
+    with proxied(moto) as found:
+        yield found
 
 
 @pytest.fixture

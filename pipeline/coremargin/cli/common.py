@@ -305,7 +305,7 @@ class LocalPath(click.Path):
 
 
 class StorePath(LocalPath):
-    """The store of a command that only reads: a local path, or an address with the options of ``storage_option``."""
+    """A store: a local path, or an address with the options of ``storage_option``."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Called by click."""

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coremargin.cli.common import BYTES, PATH, WHOLE, GroupedCommand, json_option, progress, quiet_option
+from coremargin.cli.common import (
+    BYTES,
+    PATH,
+    STORE,
+    WHOLE,
+    GroupedCommand,
+    json_option,
+    progress,
+    quiet_option,
+    storage_option,
+)
 from coremargin.cli.printing import print_json, print_lines
 from coremargin.cli.tables import (
     column_options,
@@ -23,6 +33,7 @@ from coremargin.spec import format_seconds, format_size
 
 if TYPE_CHECKING:
     from coremargin.data.ingest_pass import IngestReport
+    from coremargin.formats.location import Location
 
 SECTION = "Data"
 
@@ -33,7 +44,7 @@ SECTION = "Data"
     important=("--label", "--labels", "--append", "--categorical", "--missing"),
 )
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
-@click.argument("store", type=PATH)
+@click.argument("store", type=STORE)
 @click.option("--labels", metavar="FILE", help="File of labels: .npy, or text with one per line.")
 @click.option("--label", metavar="COLUMN", help="Label column: a name, or a number from 0 (-1 is the last).")
 @click.option("--unlabelled", is_flag=True, help="The rows have no labels.")
@@ -77,11 +88,12 @@ SECTION = "Data"
     help="none (the fastest to scan), lz4, zstd or auto. [default: none]",
 )
 @click.option("--chunk-size", "chunk_bytes", type=BYTES, help="Bytes per chunk. [default: 8 MiB]")
+@storage_option
 @json_option
 @quiet_option
 def ingest(
     sources: tuple[str, ...],
-    store: Path,
+    store: Path | Location,
     *,
     only: str | None,
     drop: str | None,
@@ -125,6 +137,7 @@ def ingest(
       coremargin ingest rcv1.svm rcv1.zarr --weights weights.npy
       coremargin ingest monday.csv rows.zarr --append
       coremargin ingest orders.csv orders.zarr --label paid --key order
+      coremargin ingest rows.csv s3://bucket/rows.zarr --storage-option region=eu-central-1
       coremargin ingest adult.csv adult.zarr --label income \\
           --categorical auto --missing median
       coremargin ingest adult-test.csv test.zarr --columns-of adult.zarr

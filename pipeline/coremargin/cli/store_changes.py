@@ -23,7 +23,7 @@ SECTION = "Data"
 
 _DIGITS = 18  #: most digits of a row id
 
-_store = click.argument("store", type=PATH)
+_store = click.argument("store", type=STORE)
 _note = click.option("--note", default="", metavar="TEXT", help="A comment for the store's log.")
 
 
@@ -33,9 +33,10 @@ _note = click.option("--note", default="", metavar="TEXT", help="A comment for t
 @click.option("--from", "file", type=PATH, help="CSV or Parquet with a column `row` or the key column.")
 @click.option("--key", "keys", multiple=True, metavar="KEY", help="The key of a row (stores with keys).")
 @_note
+@storage_option
 @json_option
 def remove(
-    store: Path, *, rows: tuple[str, ...], file: Path | None, keys: tuple[str, ...], note: str, as_json: bool
+    store: Path | Location, *, rows: tuple[str, ...], file: Path | None, keys: tuple[str, ...], note: str, as_json: bool
 ) -> None:
     """Remove ROWS of a STORE in a commit: row ids, ranges such as 100-199, or rows by key.
 
@@ -60,8 +61,9 @@ def remove(
 @_store
 @click.argument("file", type=PATH)
 @_note
+@storage_option
 @json_option
-def reweigh(store: Path, *, file: Path, note: str, as_json: bool) -> None:
+def reweigh(store: Path | Location, *, file: Path, note: str, as_json: bool) -> None:
     """Set weights of rows of a STORE in a commit, from a FILE with columns row and weight.
 
     The column of the store's keys may stand in for row. Rows of a store without weights have weight 1; weight 0
@@ -86,8 +88,9 @@ def reweigh(store: Path, *, file: Path, note: str, as_json: bool) -> None:
 @click.argument("file", type=PATH)
 @click.option("--new-labels", is_flag=True, help="Allow labels that the store does not have yet.")
 @_note
+@storage_option
 @json_option
-def relabel(store: Path, *, file: Path, new_labels: bool, note: str, as_json: bool) -> None:
+def relabel(store: Path | Location, *, file: Path, new_labels: bool, note: str, as_json: bool) -> None:
     """Correct labels of a STORE in a commit, from a FILE with columns row and label.
 
     The column of the store's keys may stand in for row. Only labels of changed chunks are written; earlier commits
@@ -124,8 +127,9 @@ def relabel(store: Path, *, file: Path, new_labels: bool, note: str, as_json: bo
 @click.option("--older-than", "age", required=True, metavar="AGE", help='For instance "90 days".')
 @click.option("--force", is_flag=True, help="Trust the clock even if commits lie in the future or far apart.")
 @_note
+@storage_option
 @json_option
-def expire(store: Path, *, age: str, force: bool, note: str, as_json: bool) -> None:
+def expire(store: Path | Location, *, age: str, force: bool, note: str, as_json: bool) -> None:
     """Remove the rows of a STORE that are older than an age, in a commit; the log has their times.
 
     If the clock does not match these times, nothing expires and the exit code is 12.
@@ -142,7 +146,9 @@ def expire(store: Path, *, age: str, force: bool, note: str, as_json: bool) -> N
     _print_weight_changes(store, found, f"{store} has no rows older than {age}", as_json=as_json)
 
 
-def _select_rows(store: Path, rows: Sequence[str], file: Path | None, keys: Sequence[str]) -> tuple[Any, Any]:
+def _select_rows(
+    store: Path | Location, rows: Sequence[str], file: Path | None, keys: Sequence[str]
+) -> tuple[Any, Any]:
     """Row ids or keys of a command line."""
     import numpy as np
 
@@ -170,7 +176,7 @@ def _select_rows(store: Path, rows: Sequence[str], file: Path | None, keys: Sequ
     return np.concatenate(found), None
 
 
-def _print_weight_changes(store: Path, found: WeightReport, unchanged: str, *, as_json: bool) -> None:
+def _print_weight_changes(store: Path | Location, found: WeightReport, unchanged: str, *, as_json: bool) -> None:
     """unchanged: why there was nothing to write."""
     if as_json:
         print_json({"store": str(store), **vars(found)})
@@ -236,10 +242,11 @@ def _describe_entry(entry: LogEntry) -> list[str]:
 
 @click.command(no_args_is_help=True)
 @_store
-@click.option("--out", type=PATH, help="Path of a new store.  [default: replace STORE]")
+@click.option("--out", type=STORE, help="Path of a new store.  [default: replace STORE]")
+@storage_option
 @json_option
 @quiet_option
-def compact(store: Path, *, out: Path | None, as_json: bool, quiet: bool) -> None:
+def compact(store: Path | Location, *, out: Path | Location | None, as_json: bool, quiet: bool) -> None:
     """Rewrite a STORE without removed rows; earlier commits and row ids are lost.
 
     The times of rows are kept. Models trained before can no longer be verified or retrained: train new ones. The
@@ -270,4 +277,38 @@ def compact(store: Path, *, out: Path | None, as_json: bool, quiet: bool) -> Non
     )
 
 
-COMMANDS = (remove, relabel, reweigh, expire, compact, log)
+@click.command(no_args_is_help=True)
+@click.argument("address", type=STORE)
+@click.option("--older-than", "age", default="7 days", show_default=True, metavar="AGE", help="Keep what is younger.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
+@storage_option
+@json_option
+def vacuum(address: Path | Location, *, age: str, dry_run: bool, as_json: bool) -> None:
+    """Remove what killed writers and replaced stores or models left at an ADDRESS.
+
+    What a commit names stays. Readers that opened a store before `compact` or --overwrite replaced it need the old
+    objects until they end. On disk nothing is left: each writer removes what killed ones left.
+
+    \b
+    Examples:
+      coremargin vacuum s3://bucket/rows.zarr --dry-run
+      coremargin vacuum s3://bucket/rows.zarr --older-than "2 days"
+    """
+    from coremargin.data.vacuum import vacuum as remove_leftovers
+    from coremargin.spec import format_size
+    from coremargin.units import parse_seconds
+
+    with terminable():
+        found = remove_leftovers(address, older_than=parse_seconds(age), dry_run=dry_run)
+    if as_json:
+        lists = {name: [vars(one) for one in getattr(found, name)] for name in ("removed", "kept")}
+        print_json({"address": str(address), "dry_run": dry_run, **lists})
+        return
+    done = "would be removed" if dry_run else "removed"
+    lines = [f"{address}: {count(found.objects, 'object')} of {format_size(found.nbytes)} {done}"]
+    lines += [f"  {one.what}: {count(one.objects, 'object')}, {format_size(one.nbytes)}" for one in found.removed]
+    lines += [f"  {one.what}: {count(one.objects, 'object')} kept, younger than {age}" for one in found.kept]
+    print_lines(*lines)
+
+
+COMMANDS = (remove, relabel, reweigh, expire, compact, vacuum, log)

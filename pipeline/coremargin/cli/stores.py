@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coremargin.cli.common import BYTES, PATH, STORE, WHOLE, json_option, progress, quiet_option, storage_option
+from coremargin.cli.common import BYTES, STORE, WHOLE, json_option, progress, quiet_option, storage_option
 from coremargin.cli.printing import print_json, print_lines
 from coremargin.interruption import terminable
 from coremargin.report.text import class_table, count, describe_commit, facts
@@ -198,7 +198,7 @@ def _show_check_progress(advance: Advance | None, path: Path | Location) -> Call
 
 
 @click.command(no_args_is_help=True)
-@click.argument("store", type=PATH)
+@click.argument("store", type=STORE)
 @click.option("--rows", type=WHOLE, help="Number of rows: 1000000, 1_000_000 or 1e6.")
 @click.option("--size", "room", type=BYTES, help='Size instead of --rows, such as "30 GB".')
 @click.option("--features", type=WHOLE, default=100, show_default=True, help="Features per row.")
@@ -217,8 +217,9 @@ def _show_check_progress(advance: Advance | None, path: Path | Location) -> Call
 @click.option("--chunk-size", "chunk_bytes", type=BYTES, help="Bytes per chunk. [default: 8 MiB]")
 @click.option("--overwrite", is_flag=True, help="Replace an existing store.")
 @click.option("--workers", type=click.IntRange(1), metavar="NUMBER", help="Threads. [default: one per core]")
+@storage_option
 @quiet_option
-def synth(store: Path, *, rows: int | None, room: int | None, quiet: bool, **options: Any) -> None:
+def synth(store: Path | Location, *, rows: int | None, room: int | None, quiet: bool, **options: Any) -> None:
     """Create a synthetic STORE of any size.
 
     Normal rows are pushed away from a random hyperplane by the margin; the side is the label, -1 or 1. The true

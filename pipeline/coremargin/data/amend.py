@@ -20,6 +20,7 @@ from coremargin.data.arrays import checked_ids
 from coremargin.data.changes import Changed, Places, merged
 from coremargin.data.checksum import crc32c
 from coremargin.data.commits import CommitInfo, commit_root
+from coremargin.data.difference import FILE as ROWS
 from coremargin.data.difference import ChangedRows, write_changed_rows
 from coremargin.data.digest import WEIGHTS, Digested, checksums_of_ones, store_digest
 from coremargin.data.format import CHANGES, ROOT, UNLABELLED, Commit, facts_as_of, read_facts
@@ -449,6 +450,8 @@ def commit_changes(store: Store, facts: Facts, rows: ChangedRows, info: CommitIn
             hashes[unmoved, chunk_hashes.WEIGHTS] = chunk_hashes.hash_ones(known.rows[unmoved])
     if len(rows.ids) <= MOST_NOTED:
         write_changed_rows(storage, group, rows)
+    elif storage.exists(noted := f"{folder}/{ROWS}"):  # of an unfinished commit: buckets keep it
+        storage.write(noted, [b""])
     for layout in written:
         write_json(storage, f"{layout.name}/zarr.json", layout.metadata(facts.rows))
     for key in (folder, CHANGES):

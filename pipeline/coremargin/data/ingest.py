@@ -6,6 +6,7 @@ so that a bad row, a full disk or a kill changes nothing.
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections import deque
 from contextlib import contextmanager
@@ -34,12 +35,13 @@ from coremargin.data.sources.opening import (
 from coremargin.data.sources.options import SourceOptions
 from coremargin.data.sources.paths import AnyPath, is_there
 from coremargin.data.sources.sidecars import LabelStream, WeightStream, name_features
+from coremargin.data.storages import open_storage
 from coremargin.data.store import Store
 from coremargin.data.tables.column_options import ColumnArguments, ColumnOptions, parse_column_options
 from coremargin.data.tables.objects import with_label_name
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import BadRow, DataError, LabelError, UsageError
-from coremargin.formats.local_path import local_path
+from coremargin.formats.location import is_remote, location
 from coremargin.maths.rows import is_sparse
 
 if TYPE_CHECKING:
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from coremargin.data.commits import CommitInfo
     from coremargin.data.labels import Label
     from coremargin.formats.columns import ColumnsRecord
+    from coremargin.formats.location import Location
 
 DRY_BATCHES = 16  #: what a dry run reads: well under a second, and enough to guess the rest
 
@@ -83,6 +86,7 @@ def ingest(  # noqa: PLR0913 - one option for each decision about a file, all bu
     dry_run: bool = False,
     commit_info: Callable[[], CommitInfo] | None = None,
     on_progress: OnProgress | None = None,
+    storage_options: Mapping[str, str] | None = None,
     **column_options: Unpack[ColumnArguments],
 ) -> IngestReport:
     """Write the rows of ``source`` into the store at ``store``; nothing appears unless all of it is good.
@@ -108,7 +112,7 @@ def ingest(  # noqa: PLR0913 - one option for each decision about a file, all bu
         file without a name next to the store, until they are. A function is called twice instead, or three times. Text
         that was parsed is kept so, too, where the disk has room, and parsed twice elsewhere.
     store : path-like
-        Where the store is, or is to be.
+        Where the store is, or is to be: a path, or an address such as ``s3://bucket/rows.zarr``.
     labels : array_like of shape (n,) or path-like, optional
         Labels, or a path to them (.npy, or text with one per line); by default ``y.npy`` next to ``X.npy``.
     label : str or int, optional
@@ -167,6 +171,8 @@ def ingest(  # noqa: PLR0913 - one option for each decision about a file, all bu
         the store as it was.
     on_progress : callable, optional
         Called with a ``Progress`` after every batch.
+    storage_options : mapping, optional
+        Options of the store's address, as for ``Store.open``.
     **column_options
         What becomes of columns of a table:
 
@@ -209,12 +215,15 @@ def ingest(  # noqa: PLR0913 - one option for each decision about a file, all bu
     (150, {'setosa': 50, 'versicolor': 50, 'virginica': 50})
     """
     started = time.perf_counter()
-    path = local_path(store)
+    path = location(store, storage_options)
+    if not dry_run and is_remote(path):
+        open_storage(path).resolved()  # raises where nothing can be written, before rows are read
     _check_options(
         path, labels=labels, label=label, unlabelled=unlabelled, only=only, append=append, overwrite=overwrite
     )
     encoding = parse_column_options(**column_options)
-    base, source = Store.open(path) if append else None, resolve_source(source, path.parent, format)
+    folder = Path(tempfile.gettempdir()) if is_remote(path) else Path(path).parent
+    base, source = Store.open(path) if append else None, resolve_source(source, folder, format)
     dtype = _store_dtype(base, dtype, compression, chunk_bytes)
     labels = label_files(source, unlabelled=unlabelled) if labels is None and unlabelled is not True else labels
     column, weight_stream = _weights_of(source, weights)
@@ -294,7 +303,7 @@ def _as_tuple(values: Sequence[Label] | Label) -> tuple[Any, ...]:
 
 
 def _create_writer(
-    path: Path,
+    path: Location,
     ingest_pass: IngestPass,
     shape: tuple[str, str, int],
     columns: ColumnsRecord | None,
@@ -357,7 +366,7 @@ def _split_batch(
 
 
 def _check_options(
-    path: Path, *, labels: Any, label: Any, unlabelled: bool | None, only: Any, append: bool, overwrite: bool
+    path: Location, *, labels: Any, label: Any, unlabelled: bool | None, only: Any, append: bool, overwrite: bool
 ) -> None:
     if labels is not None and (label is not None or unlabelled):
         raise UsageError("--labels cannot be combined with --label or --unlabelled: choose one")

@@ -19,8 +19,6 @@ from coremargin.formats.column_kinds import Numbers
 from coremargin.maths.rows import is_sparse, take
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from coremargin.data.labels import Label
     from coremargin.data.sources.sidecars import ValueStream
     from coremargin.data.store import Store
@@ -296,7 +294,7 @@ def _units(columns: ColumnsRecord) -> dict[str, str]:
     return {one.name: one.unit for one in columns.columns if isinstance(one, Numbers) and one.unit}
 
 
-def make_report(ingest_pass: IngestPass, path: Path, base: Store | None, dtype: str, seconds: float) -> IngestReport:
+def make_report(ingest_pass: IngestPass, path: str, base: Store | None, dtype: str, seconds: float) -> IngestReport:
     """What the pass has counted; for a dry run that stopped early, scaled to all rows of the source."""
     scale, source = 1.0, ingest_pass.source
     if not ingest_pass.complete:

@@ -1,4 +1,4 @@
-"""Objects of a bucket or a web server as a storage: ``s3://``, ``gs://``, ``az://`` and ``https://``, for reading.
+"""Objects of a bucket as a storage: ``s3://``, ``gs://``, ``az://``; of a web server, ``https://``, for reading.
 
 Chunks cannot be mapped: they are fetched ahead, as far as memory allows, as a request takes some 30 ms before its first
 byte and one connection carries some 90 MB/s. Measured at these figures, 16 requests at a time read as fast as a scan
@@ -10,19 +10,23 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
+from tempfile import SpooledTemporaryFile
 from threading import Lock as ThreadLock
-from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, Self, TypeVar, cast
 
 import msgspec
 import numpy as np
 
+from coremargin.data.conditional_puts import ConditionalPuts, Found
+from coremargin.data.format import ROOT
+from coremargin.data.lease import Lease, now_there
 from coremargin.data.machine_memory import available_bytes
-from coremargin.data.storage import Entry, check_most, check_size
-from coremargin.errors import DataError, UsageError
-from coremargin.formats.object_storage import Fetched, ObjectReader, check_process
-from coremargin.formats.open_folder import incomplete
+from coremargin.data.storage import ABSENT, Entry, check_most, check_size
+from coremargin.errors import Busy, UsageError
+from coremargin.formats.generation import FILE, FOLDER, LARGEST, Generation, below_the_address, new_generation
+from coremargin.formats.object_storage import Fetched, ObjectReader, check_process, read_model_objects
 from coremargin.formats.zarr_metadata import read_array_metadata
 
 if TYPE_CHECKING:
@@ -39,6 +43,8 @@ REQUESTS = 16  #: for chunks, at a time
 PREFETCH_BYTES = 256 << 20  #: most bytes of a process that were fetched and not yet read
 _MEMORY_SHARE = 8  # of what is available at the first fetch
 _MOST_BYTES = 1 << 62
+_SPOOLED_BYTES = 32 << 20  # of an object that is written piece by piece, in memory
+_TRIES = 20  # of a change that other writers make at the same time
 _ALIGNMENT = 16  # as NumPy's own arrays have it
 
 
@@ -136,6 +142,22 @@ class ObjectStorage(ObjectReader):
 
     def __init__(self, address: Location) -> None:
         super().__init__(address)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._puts = ConditionalPuts(self.name, self._store, self._call)
+        self._lease = Lease(self._puts)
+        self._replaces: ObjectStorage | None = None  # of a generation that is not published
+        self._pointer: Tag = ABSENT  # tag of the object that named the current generation before ``prepare``
+
+    def reopened(self) -> Self:
+        """The objects as they are now, for another reader or writer."""
+        found = super().reopened()
+        found._begin()  # noqa: SLF001 - of the same class
+        return found
+
+    def _forget(self) -> None:
+        super()._forget()
         self._requested: dict[tuple[str, int], _Part] = {}
         self._requesting = ThreadLock()
 
@@ -185,80 +207,174 @@ class ObjectStorage(ObjectReader):
             part = self._requested.pop((key, start), None)
         return None if part is None else prefetcher.take(part)
 
-    def write(self, key: str, parts: Sequence[Data], *, replaces: Tag | None = None) -> NoReturn:
-        """Raises UsageError, as do all that write."""
-        raise UsageError(
-            f"{self.name}: writing to addresses is not supported yet, expected a path on this machine; write there, "
-            "and copy what was written"
-        )
+    def write(self, key: str, parts: Sequence[Data], *, replaces: Tag | None = None) -> Tag:
+        """By a put, which shows an object whole or not at all.
 
-    def create(self, key: str) -> AbstractContextManager[BinaryIO]:
-        """Refused."""
-        self.write(key, [])
+        While this writer has the lease, all puts are on condition: a writer that was stopped, and whose lease another
+        one took over, must not replace what that one wrote.
+        """
+        self._preloaded.pop(key, None)
+        path = self._object_path(key)
+        if self._replaces is not None or not self._lease.held:
+            return self._puts.put(path, parts, replaces)
+        if replaces is not None:
+            self._lease.check()  # else the tag might be one that was read after another writer took over
+            return self._puts.put(path, parts, replaces)
+        with suppress(Busy):
+            return self._puts.put(path, parts, ABSENT)
+        for _ in range(_TRIES):  # the place of what grows, or of what a killed writer left
+            there = self._puts.tag(path)
+            self._lease.check()  # after the tag: who took over has others from then on
+            with suppress(Busy):
+                return self._puts.put(path, parts, there)
+        raise Busy(f"{self.name}: another writer changes {key} again and again; nothing was committed, do it again")
+
+    @contextmanager
+    def create(self, key: str) -> Iterator[BinaryIO]:
+        """A temporary file of this machine, which is then put: archives are not written from their first byte on."""
+        with SpooledTemporaryFile(max_size=_SPOOLED_BYTES) as file:
+            yield cast("BinaryIO", file)
+            file.seek(0)
+            if self._replaces is None and self._lease.held:
+                self.write(key, [file.read()])
+                return
+            self._preloaded.pop(key, None)
+            self._puts.put_file(self._object_path(key), cast("BinaryIO", file))
 
     def link(self, key: str, file: BinaryIO, place: Path) -> bool:
         """No object is a file."""
         return False
 
     def protect(self, key: str) -> None:
-        """Refused."""
-        self.write(key, [])
+        """Each object belongs to one model."""
 
     def append(self, key: str, length: int, data: Data) -> None:
-        """Refused."""
-        self.write(key, [])
+        """Put the longer object in the place of the one that was read."""
+        try:
+            found = self.fetch(key)
+        except FileNotFoundError:
+            found = Fetched(memoryview(b""), "", 0)
+        self.write(key, [found.data[:length], data], replaces=found.tag or ABSENT)
 
     def sync(self, *prefixes: str) -> None:
         """What was written lasts."""
 
     def remove(self, key: str, owns: Owns) -> None:
-        """Refused."""
-        self.write(key, [])
+        """One by one, as far as they are listed; in what is current nothing, while this writer has the lease.
+
+        No service deletes on condition, so what seems left over might be another writer's by then: ``vacuum`` removes
+        what nothing replaces.
+        """
+        if self._replaces is None and self._lease.held:
+            return
+        names = [name for name, _ in self.list_all(key) if owns(name, False)]
+        with suppress(FileNotFoundError):
+            names += [key] if key and owns(key, False) and self.tag(key) else []
+        self._puts.delete([self._object_path(name) for name in names])
 
     def sweep(self, prefix: str, owns: Owns) -> None:
-        """Refused."""
-        self.write(prefix, [])
+        """Nothing is half-written."""
 
-    def resolved(self) -> Storage:
-        """Refused, as whoever writes asks for it first."""
-        self.write("", [])
+    def resolved(self) -> ObjectStorage:
+        """What lies there now, once a test has shown that conditional writes work. Raises UsageError, OutputError."""
+        self._puts.check(FOLDER)
+        return self if self._lease.held else self.reopened()
 
     def lock_writers(self, called: str = "") -> Lock:
-        """Refused."""
-        self.write("", [])
+        """A lease, which a writer that has it holds once more: the one of the address, whatever the generation."""
+        first = not self._lease.held
+        if self._lease.hold():
+            try:
+                (self._replaces or self).fence()
+            except BaseException:
+                self._lease.abandon()
+                raise
+        if first and self._replaces is None:
+            self._forget()  # what was there before
+        return _Right(self._lease)
+
+    def fence(self) -> None:
+        """Let commits fail that a writer prepared before now: the objects that they replace get other tags.
+
+        Raises OutputError.
+        """
+        for _ in range(_TRIES):
+            with suppress(Busy):  # it was faster this once
+                generation, tag = self.current_generation()
+                root = f"{generation.prefix if generation else ''}{ROOT}"
+                found = self._puts.read(root, LARGEST)
+                if generation is not None:
+                    data = self._puts.read(FILE, LARGEST)
+                    if data is None or data.data is None or data.tag != tag:
+                        continue
+                    changed = self._puts.put(FILE, [data.data, b"\n"], tag)
+                elif found is not None:
+                    changed = self._puts.put(FILE, [below_the_address().encoded()], ABSENT)
+                else:  # there is nothing to commit to
+                    return
+                if self._pointer == (tag or ABSENT):
+                    self._pointer = changed
+                if found is not None and found.data is not None:
+                    self._puts.put(root, [found.data, b"\n"], found.tag)
+                return
+        raise Busy(f"{self.name}: another writer commits again and again; wait for it to end")
 
     def lock_removal(self) -> Lock:
         """Nothing: whoever removes cannot ask readers."""
         return _NoLock()
 
     def without_readers(self) -> AbstractContextManager[None]:
-        """Refused."""
-        self.write("", [])
+        """Readers go on with what they opened, until ``vacuum`` removes it."""
+        return nullcontext()
 
-    def prepare(self) -> Storage:
-        """Refused."""
-        self.write("", [])
+    def prepare(self) -> ObjectStorage:
+        """A generation of its own, which no other writer knows. Raises Busy: another is current than was read."""
+        generation, tag = self.current_generation()
+        if generation != self.generation:
+            raise Busy(f"{self.name}: another writer has replaced what was there; nothing was written, do it again")
+        self._pointer = tag or ABSENT
+        found = self.reopened()
+        found._generation.append(new_generation())  # noqa: SLF001 - of the same class
+        found._lease, found._replaces = self._lease, self  # noqa: SLF001
+        return found
 
-    def prepared(self) -> Storage | None:
-        """There is none."""
-        return None
+    def prepared(self) -> None:
+        """No generation is continued by another writer."""
 
     def publish(self, prepared: Storage, owns: Owns) -> None:
-        """Refused."""
-        self.write("", [])
+        """By one conditional put, of the object that names the current generation; ``vacuum`` removes the other."""
+        generation = cast("Generation", cast("ObjectStorage", prepared).generation)
+        if self._lease.held:
+            self._lease.check()  # as in ``write``
+        self._pointer = self._puts.put(FILE, [generation.encoded()], self._pointer)
+        self._forget()
+        self._generation.append(generation)
+
+    def list_found(self) -> Iterator[Found]:
+        """All objects below the address, whatever the generation, by their paths."""
+        return self._puts.list()
+
+    def delete_found(self, paths: Sequence[str]) -> None:
+        """Delete some of these. Raises OutputError."""
+        self._puts.delete(paths)
+
+    def clock(self) -> float:
+        """Seconds since 1970 by the clock of the service, which dates all objects. Raises OutputError."""
+        return now_there(self._puts)
 
     def replacing(self, kind: Owner, *, overwrite: bool) -> AbstractContextManager[Storage]:
         """Refused."""
-        self.write("", [])
+        self._refuse()
 
     def read_whole(self, read: Callable[[ReadableStorage], T]) -> T:
-        """``read`` of the objects as they are."""
-        try:
-            return read(self)
-        except FileNotFoundError as error:
-            if not self.exists():
-                raise DataError(f"{self.name}: expected a model, found nothing there") from None
-            raise incomplete(self.name, error) from None
+        """Of one generation, or of objects that have the same tags after the last was read."""
+        return read_model_objects(self, read)
+
+    def _refuse(self) -> NoReturn:
+        raise UsageError(
+            f"{self.name}: writing to addresses is not supported yet, expected a path on this machine; write there, "
+            "and copy what was written"
+        )
 
     def free_bytes(self) -> int:
         """Without a limit that is known."""
@@ -271,6 +387,19 @@ class ObjectStorage(ObjectReader):
 
         metadata = msgspec.json.encode(read_array_metadata(self, key))
         return StorePath(MemoryStore({f"{key}/zarr.json": Buffer.from_bytes(metadata)}), key)
+
+
+class _Right:
+    """A lease that is given back once."""
+
+    def __init__(self, lease: Lease) -> None:
+        self._lease: Lease | None = lease
+
+    def release(self) -> None:
+        """Let other writers take it, unless this one holds it once more."""
+        lease, self._lease = self._lease, None
+        if lease is not None:
+            lease.release()
 
 
 class _NoLock:

@@ -37,7 +37,7 @@ from coremargin.data.sizes import (
 from coremargin.data.sparse import as_sparse_rows
 from coremargin.data.store import Store
 from coremargin.data.weights import as_weights
-from coremargin.errors import DamagedChunk, StoreError, UsageError
+from coremargin.errors import Busy, DamagedChunk, StoreError, UsageError
 from coremargin.formats.columns import FILE as COLUMNS
 from coremargin.formats.limits import LARGEST_CHUNK_BYTES, MOST_FEATURES, MOST_ROWS
 from coremargin.formats.store_record import most_chunk_rows, most_file_entries
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 
 _THREADS = 2  # chunks are measured, encoded and fsynced while the caller parses the next rows
 _PENDING = 3  # whole chunks that may wait for that
+_UPLOADS = 8  # the same of a bucket, where each takes a tenth of a second and hardly any CPU
 
 
 def check_options(features: int, dtype: str, chunk_bytes: int, compression: str) -> None:
@@ -132,7 +133,8 @@ class StoreWriter:
         else:
             self._buffer = DenseBuffer(facts.chunk_rows, facts.features, self._dtype, weighted=facts.weighted)
         self._origin, self._origin_rows = "", 0
-        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="coremargin-write")
+        threads, self._most_pending = (_UPLOADS, _UPLOADS) if place.storage.remote else (_THREADS, _PENDING)
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="coremargin-write")
         self._pending: list[Future[None]] = []
 
     @classmethod
@@ -195,6 +197,8 @@ class StoreWriter:
         try:
             store = Store.open(place.target, map_bytes=0)
             sink = ChunkSink.resume(store, place)
+            if sink.facts.commits[-1].digest != store.digest:  # of a writer that was stopped for long
+                raise Busy(f"{place.name}: another writer has changed it meanwhile; nothing was written, do it again")
             writer = cls(place, sink.facts, sink)
             index_of(store)
             writer.keys = key_sink(place, sink.facts, store.columns)
@@ -369,7 +373,7 @@ class StoreWriter:
         sink = self._settle(self._facts.chunk_rows)
         X, codes, weights = self._buffer.content()
         for task in sink.tasks(self._next, X, codes, weights, len(self._coder.classes)):
-            while len(self._pending) >= _PENDING:
+            while len(self._pending) >= self._most_pending:
                 self._pending[0].result()
                 self._pending.pop(0)
             self._pending.append(self._pool.submit(task))

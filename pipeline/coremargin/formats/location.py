@@ -56,7 +56,7 @@ def is_remote(given: object) -> bool:
     return isinstance(given, str | os.PathLike) and _REMOTE.match(os.fsdecode(given)) is not None
 
 
-def location(given: str | os.PathLike[str], options: Mapping[str, str] | None = None) -> Location:
+def location(given: str | bytes | os.PathLike[str], options: Mapping[str, str] | None = None) -> Location:
     """The location that is meant; options: as people give them; of an address that has some, further ones.
 
     Raises UsageError for what ``local_path`` refuses, an address with credentials or a query, and unknown options.

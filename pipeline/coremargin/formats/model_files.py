@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,12 +26,12 @@ _ADVICE = "get a whole copy of the model"
 
 @dataclass(frozen=True)
 class ModelFiles:
-    """path: of the folder; content: the record as it is written; record: the same with kinds; arrays: by name.
+    """path: of the folder, or its address; content: the record as it is written; record: the same with kinds.
 
-    columns: what the features come from, where the rows had names.
+    arrays: by name. columns: what the features come from, where the rows had names.
     """
 
-    path: Path
+    path: str
     content: dict[str, Any]
     record: ModelRecord
     arrays: dict[str, np.ndarray]
@@ -55,7 +54,8 @@ def read_model_files(model: ReadableStorage, below: str = "") -> ModelFiles:
     with opened_object(model, start + ARRAYS, advice=_ADVICE) as file:
         arrays = read_arrays(file, f"{model.name}/{start}{ARRAYS}")
     check_arrays(record, arrays, f"{model.name}/{start}{ARRAYS}")
-    return ModelFiles(Path(model.name, below), content, record, arrays, read_own_columns(model, below, record.features))
+    place = f"{model.name}/{below}" if below else model.name
+    return ModelFiles(place, content, record, arrays, read_own_columns(model, below, record.features))
 
 
 def read_own_columns(model: ReadableStorage, below: str = "", features: int | None = None) -> ColumnsRecord | None:

@@ -15,15 +15,20 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Self, TypeVar, cast
 from urllib.parse import quote
 
-from coremargin.errors import RunError, StoreError, UsageError
+from coremargin.errors import DataError, RunError, StoreError, UsageError
+from coremargin.formats.campaign import FILE as CAMPAIGN
+from coremargin.formats.generation import FILE, LARGEST, Generation, is_of_generations, parse_generation
+from coremargin.formats.open_folder import incomplete
+from coremargin.formats.storage import MISSING
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
     from coremargin.formats.location import Location
+    from coremargin.formats.storage import ReadableStorage
 
 T = TypeVar("T")
 
@@ -34,6 +39,7 @@ _RETRIES = {"max_retries": 8, "retry_timeout": timedelta(seconds=90), "backoff":
 _CLIENT = {"connect_timeout": "10s", "read_timeout": "30s", "timeout": "10min", "pool_max_idle_per_host": "64"}
 #: obstore asks for credentials again when those it has expire within five minutes: so each half minute.
 _CREDENTIALS_LAST = timedelta(minutes=5, seconds=30)
+_TRIES = 20  #: readings of a model that is replaced again and again
 _CODE = re.compile(r"<Code>\s*(\w+)\s*</Code>|status code: (\d{3})")
 
 
@@ -52,26 +58,92 @@ class Level(NamedTuple):
     objects: list[tuple[str, int]]
 
 
+class AccessDenied(RunError):
+    """The service refuses, or there is no such object and no right to list, which a service does not tell apart."""
+
+
 class ObjectReader:
-    """Reads the objects below an address. Safe in many threads; travels to another process as its address."""
+    """Reads the objects below an address: of one generation, the one that is current when the first is read.
+
+    Safe in many threads; travels to another process as its address and generation.
+    """
 
     def __init__(self, address: Location) -> None:
         """Raises UsageError where obstore is not installed."""
         self.name = address
         self._store, self._credentials = _store_of(address)
+        self._forget()
+
+    def _forget(self) -> None:
         self._preloaded: dict[str, Fetched | None] = {}
+        self._generation: list[Generation | None] = []  # empty: not looked up yet
+        self._resolving = threading.Lock()
+        self.opened: dict[str, str] | None = None  #: tags of what was opened, where that is of interest
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self.name)!r})"
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and other.name == self.name and other.name.options == self.name.options
+        return (
+            type(other) is type(self)
+            and other.name == self.name
+            and other.name.options == self.name.options
+            and other._generation == self._generation
+        )
 
     def __hash__(self) -> int:
         return hash(self.name)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.name,)
+        return self.of_generation, (self.name, self.generation)
+
+    @classmethod
+    def of_generation(cls, address: Location, generation: Generation | None) -> Self:
+        """What reads this one, whichever is current; None: objects directly below the address."""
+        found = cls(address)
+        found._generation.append(generation)
+        return found
+
+    def reopened(self) -> Self:
+        """The objects as they are now: another generation may be current."""
+        found = object.__new__(type(self))
+        found.__dict__.update(self.__dict__)
+        found._forget()
+        return found
+
+    @property
+    def generation(self) -> Generation | None:
+        """The one whose objects are read; None: objects lie directly below the address."""
+        if not self._generation:
+            with self._resolving:
+                if not self._generation:
+                    self._generation.append(self.current_generation()[0])
+        return self._generation[0]
+
+    def current_generation(self) -> tuple[Generation | None, str | None]:
+        """The one that ``current.json`` names now, and the tag of that; None where there is none. Raises DataError."""
+        import obstore
+
+        path = self._quoted(FILE)
+
+        def get() -> tuple[bytes, str | None]:
+            result = obstore.get(self._store, path)
+            if int(result.meta["size"]) > LARGEST:
+                raise DataError(f"{self.name}/{FILE}: expected at most {LARGEST:,} bytes; get an unaltered copy")
+            return bytes(memoryview(cast("Any", result.bytes()))), result.meta["e_tag"]
+
+        data, tag = b"", None
+        try:
+            for _ in range(_TRIES):  # what a network damages on its way is not damaged alike twice
+                before, (data, tag) = data, self._call(get, FILE)
+                with suppress(DataError):
+                    return parse_generation(data, f"{self.name}/{FILE}"), tag
+                if data == before:
+                    break
+        except (FileNotFoundError, AccessDenied):
+            # without the right to list, what is not there is refused; a refusal of all objects is reported next
+            return None, None
+        return parse_generation(data, f"{self.name}/{FILE}"), tag
 
     def fetch(self, key: str, start: int = 0, stop: int | None = None, *, most: int | None = None) -> Fetched:
         """Bytes [start, stop) of an object, fewer where it ends before; all where ``stop`` is None.
@@ -82,11 +154,12 @@ class ObjectReader:
         """
         import obstore
 
+        path = self._object_path(key)
+
         def get() -> Fetched:
             options: Any = None if stop is None else {"range": (start, stop)}
-            result = obstore.get(self._store, self._path(key), options=options)
-            meta = result.meta
-            tag, nbytes = meta["e_tag"] or f"{meta['last_modified']} {meta['size']}", int(meta["size"])
+            result = obstore.get(self._store, path, options=options)
+            tag, nbytes = _tag_of(result.meta), int(result.meta["size"])
             if most is not None and nbytes > most:
                 return Fetched(memoryview(b""), tag, nbytes)
             return Fetched(memoryview(cast("Any", result.bytes())), tag, nbytes)
@@ -97,15 +170,25 @@ class ObjectReader:
         """An object as it is now. Its bytes are fetched when they are read first, its size is known before."""
         found = self._preloaded.pop(key, None)
         if found is not None:
+            self._note(key, found.tag)
             return io.BytesIO(found.data)
         import obstore
 
-        result = self._call(lambda: obstore.get(self._store, self._path(key)), key)
+        path = self._object_path(key)
+        result = self._call(lambda: obstore.get(self._store, path), key)
+        self._note(key, _tag_of(result.meta))
         content = _Content(int(result.meta["size"]), lambda: self._call(result.bytes, key))
         return cast("BinaryIO", io.BufferedReader(content))
 
+    def _note(self, key: str, tag: str) -> None:
+        if self.opened is not None:
+            self.opened[key] = tag
+
     def exists(self, key: str = "") -> bool:
         """Whether there is an object, or anything below such a prefix, as far as the server lists."""
+        known = None if self.generation is None else self.generation.holds(key)
+        if known is not None:
+            return known
         if key:
             try:
                 self.tag(key)
@@ -125,18 +208,28 @@ class ObjectReader:
         import obstore
 
         self._need_lists()
-        found = self._call(lambda: obstore.list_with_delimiter(self._store, prefix or None), prefix)
-        folders = [path.rstrip("/").rpartition("/")[2] for path in found["common_prefixes"]]
-        return Level(folders, [(one["path"].rpartition("/")[2], int(one["size"])) for one in found["objects"]])
+        path = self._path(prefix).rstrip("/")
+        found = self._call(lambda: obstore.list_with_delimiter(self._store, path or None), prefix)
+        folders = [name.rstrip("/").rpartition("/")[2] for name in found["common_prefixes"]]
+        objects = [(one["path"].rpartition("/")[2], int(one["size"])) for one in found["objects"]]
+        if path:
+            return Level(folders, objects)
+        return Level(
+            [name for name in folders if not is_of_generations(name)],
+            [(name, nbytes) for name, nbytes in objects if not is_of_generations(name)],
+        )
 
     def list_all(self, prefix: str = "") -> Iterator[tuple[str, int]]:
         """Keys and sizes of all objects below a prefix."""
         import obstore
 
         self._need_lists()
-        pages = self._call(lambda: iter(obstore.list(self._store, prefix or None)), prefix)
+        path, start = self._path(prefix).rstrip("/"), len(self._path(""))
+        pages = self._call(lambda: iter(obstore.list(self._store, path or None)), prefix)
         while (page := self._call(lambda: next(pages, None), prefix)) is not None:
-            yield from ((str(one["path"]), int(one["size"])) for one in page)
+            for one in page:
+                if path or not is_of_generations(str(one["path"])):
+                    yield str(one["path"])[start:], int(one["size"])
 
     def _need_lists(self) -> None:
         if not self.lists:
@@ -146,8 +239,8 @@ class ObjectReader:
         """The ETag of an object."""
         import obstore
 
-        meta = self._call(lambda: obstore.head(self._store, self._path(key)), key)
-        return meta["e_tag"] or f"{meta['last_modified']} {meta['size']}"
+        path = self._object_path(key)
+        return _tag_of(self._call(lambda: obstore.head(self._store, path), key))
 
     def preload(self, keys: Iterable[str]) -> None:
         """Fetch small objects, many at a time, each for the next ``open`` of it; there need not be such objects."""
@@ -167,6 +260,17 @@ class ObjectReader:
         return found if len(found.data) == found.nbytes else None
 
     def _path(self, key: str) -> str:
+        """The key below the address."""
+        generation = self.generation
+        return self._quoted(key if generation is None else generation.prefix + key)
+
+    def _object_path(self, key: str) -> str:
+        """Raises FileNotFoundError: there is no such object in this generation."""
+        if self.generation is not None and self.generation.holds(key) is False:
+            raise FileNotFoundError(2, "no such object", self._place(key))
+        return self._path(key)
+
+    def _quoted(self, key: str) -> str:
         return quote(key) if str(self.name).startswith("http") else key
 
     def _call(self, request: Callable[[], T], key: str) -> T:
@@ -176,18 +280,23 @@ class ObjectReader:
         try:
             return request()
         except FileNotFoundError as error:
-            problem = FileNotFoundError(2, "no such object", f"{self.name}/{key}")
+            problem = FileNotFoundError(2, "no such object", self._place(key))
             if _code(error) in ("NoSuchBucket", "ContainerNotFound"):
                 problem = StoreError(f"{self.name}: there is no such bucket; correct the address or the endpoint")
         except _obstore_errors() as error:
             problem = self._refusal(error, key)
         raise problem  # here, as a context is pickled too, and the library's text may have signatures
 
+    def _place(self, key: str) -> str:
+        """The address of an object, for messages; key: below the address, or of the generation."""
+        generation = self._generation[0] if self._generation and not is_of_generations(key) else None
+        return f"{self.name}/{generation.prefix if generation else ''}{key}" if key else str(self.name)
+
     def _refusal(self, error: Exception, key: str) -> Exception:
         """What to raise instead of an error of obstore: RunError for all but what a damaged object causes."""
         import obstore.exceptions as refused
 
-        place, code = f"{self.name}/{key}" if key else f"{self.name}", _code(error)
+        place, code = self._place(key), _code(error)
         if isinstance(self._credentials, _AwsChain) and self._credentials.problem:
             return RunError(
                 f"{self.name}: {self._credentials.problem}; set the environment variables of the service, a profile or "
@@ -198,7 +307,7 @@ class ObjectReader:
                 f"{self.name}: the bucket is in another region; give --storage-option region=NAME or AWS_REGION"
             )
         if isinstance(error, refused.UnauthenticatedError | refused.PermissionDeniedError) or code in _DENIED:
-            return RunError(
+            return AccessDenied(
                 f"{place}: access denied ({code or 'permission'}), with {self._credentials.source}, or there is no "
                 "such object and no right to list; give the right to read and list, use other credentials, or "
                 "--storage-option skip_signature=true for a public bucket"
@@ -215,6 +324,56 @@ class ObjectReader:
             f"{place}: {reason} from the storage service, after {_RETRIES['max_retries']} tries; see whether it "
             "answers at this address and endpoint, then run again"
         )
+
+
+def read_model_objects(address: ObjectReader, read: Callable[[ReadableStorage], T]) -> T:
+    """``read`` of the objects of a model as they are at one moment, again if they were replaced meanwhile.
+
+    Raises DataError: there are none, or one that ``read`` needs is missing.
+    """
+    for _ in range(_TRIES):
+        found = address.reopened()
+        generation = found.generation
+        if generation is None:
+            found.opened = {}
+        try:
+            result = read(found)
+        except MISSING as error:
+            if address.reopened().generation == generation:
+                raise _no_model(found, error) from None
+            continue
+        except DataError:  # parts of two models
+            if found.opened is None or _are_current(found, found.opened):
+                raise
+            continue
+        if found.opened is None or _are_current(found, found.opened):
+            return result
+    raise DataError(f"{address.name}: the model was replaced again and again while it was read; read it again")
+
+
+def _are_current(reader: ObjectReader, tags: dict[str, str]) -> bool:
+    """Whether objects that lie directly below an address, where each is replaced by itself, are still those."""
+    try:
+        return reader.reopened().generation is None and all(reader.tag(key) == tag for key, tag in tags.items())
+    except FileNotFoundError:
+        return False
+
+
+def _no_model(found: ObjectReader, error: OSError) -> DataError:
+    """What to raise where an object of a model is missing."""
+    if found.lists and not found.exists():
+        return DataError(
+            f"{found.name}: expected a model, found nothing there; `coremargin train STORE --out {found.name}` makes "
+            "one"
+        )
+    if found.exists(CAMPAIGN):
+        return DataError(f"{found.name}: expected a model, found a campaign; give the address of its model")
+    return incomplete(found.name, error)
+
+
+def _tag_of(meta: Any) -> str:
+    """The ETag of an object, of its metadata."""
+    return meta["e_tag"] or f"{meta['last_modified']} {meta['size']}"
 
 
 _process = 0  # in which obstore has its threads

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 class AnyClaim:
     """The claims of every model folder; ``certificate`` as in ``model.json``, arrays as in ``arrays.npz``."""
 
-    path: Path
+    path: str
     problem: str
     status: str
     features: int  #: of the rows that the claim is about, after the map

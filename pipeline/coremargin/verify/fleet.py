@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
@@ -45,7 +44,7 @@ _VALUES = 1 << 18  # decision values at a time
 class FleetClaims:
     """The claims of a fleet: the content of ``fleet.json``, and its members' claims, in its order."""
 
-    path: Path
+    path: str
     record: FleetRecord
     members: tuple[AnyClaim, ...]
     columns: str = ""  #: the columns' names and meaning, "" if the fleet has none
@@ -62,7 +61,7 @@ def read_fleet(model: ReadableStorage, kernel: Callable[..., Any] | None = None)
     check_members(record, [files.record for files in members], place)
     columns = read_own_columns(model, features=record.features)
     claims = tuple(claim_of(files, kernel) for files in members)
-    return FleetClaims(Path(model.name), record, claims, "" if columns is None else columns.claim)
+    return FleetClaims(model.name, record, claims, "" if columns is None else columns.claim)
 
 
 class FleetExamination:

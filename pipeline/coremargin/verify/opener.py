@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 
 from coremargin.formats.local_path import local_path
 from coremargin.formats.location import is_remote, location
-from coremargin.formats.object_storage import ObjectReader
-from coremargin.formats.open_folder import incomplete, read_folder
+from coremargin.formats.object_storage import ObjectReader, read_model_objects
+from coremargin.formats.open_folder import read_folder
 from coremargin.formats.plain_file import plain
-from coremargin.formats.storage import MISSING
 from coremargin.formats.versions import resolve_model
 
 if TYPE_CHECKING:
@@ -51,11 +50,7 @@ def read_model(model: str | os.PathLike[str] | ReadableStorage, read: Callable[[
     if not isinstance(model, str | os.PathLike):
         return read(model)
     if is_remote(model):
-        objects = ObjectReader(location(model))
-        try:
-            return read(objects)
-        except MISSING as error:
-            raise incomplete(objects.name, error) from None
+        return read_model_objects(ObjectReader(location(model)), read)
     return read_folder(resolve_model(Path(os.path.abspath(local_path(model)))), read)
 
 

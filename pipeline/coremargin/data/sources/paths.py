@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeGuard
 
+from coremargin.data.storages import open_storage
 from coremargin.errors import DataError, UsageError
 from coremargin.formats.local_path import local_path
 from coremargin.formats.location import is_remote, location
@@ -51,10 +52,12 @@ def named_as_file(address: str | os.PathLike[str]) -> bool:
     return os.fsdecode(address).lower().endswith(_FILE_ENDINGS)
 
 
-def is_there(path: Path) -> bool:
-    """Whether something has this path; raises UsageError when that cannot be found out."""
+def is_there(path: str | os.PathLike[str]) -> bool:
+    """Whether something has this path or address; raises UsageError when that cannot be found out."""
+    if is_remote(path):
+        return open_storage(path).exists()
     try:
-        return path.exists()
+        return Path(path).exists()
     except OSError as error:  # too long a name, a folder that may not be looked into
         raise UsageError(f"{path}: cannot be looked up: {error.strerror}; give another path") from error
 

@@ -52,7 +52,7 @@ def read_campaign_claim(folder: ReadableStorage) -> ActiveClaim:
     if settings.people is not None:  # after the log, whose labels they have settled
         with _opened(folder, VOTES, _LONGEST) as file:
             votes = read_votes(file, first_hash(data), f"{path}/{VOTES}")
-    return with_later_answers(replace(active_claim(files), path=path, history=History(settings, answers, votes)))
+    return with_later_answers(replace(active_claim(files), path=str(path), history=History(settings, answers, votes)))
 
 
 def with_later_answers(claim: ActiveClaim) -> ActiveClaim:
