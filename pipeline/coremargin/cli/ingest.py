@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coremargin.cli.common import BYTES, PATH, WHOLE, GroupedCommand, json_option, progress, quiet_option
+from coremargin.cli.common import (
+    BYTES,
+    PATH,
+    WHOLE,
+    GroupedCommand,
+    json_option,
+    progress,
+    quiet_option,
+    storage_option,
+    storage_options_of,
+)
 from coremargin.cli.printing import print_json, print_lines
 from coremargin.cli.tables import (
     column_options,
@@ -55,6 +65,7 @@ SECTION = "Data"
 @click.option("--drop", metavar="COLUMNS", help="Columns to exclude, such as Id,date.")
 @click.option("--append", is_flag=True, help="Append to an existing store.")
 @click.option("--overwrite", is_flag=True, help="Replace an existing store.")
+@storage_option
 @click.option("--dry-run", is_flag=True, help="Show what would be written, from the first rows.")
 @click.option(
     "--format",
@@ -104,6 +115,8 @@ def ingest(
     column to CSV and Parquet, as in pandas and pyarrow, if they lie below the given folder, or below the one that all
     files share. Folders above it are columns only if you name them, for instance with --label.
 
+    Files, folders and patterns may be at addresses (s3://, az://, gs://), files at https://.
+
     The index of a data frame in a Parquet file is not read unless you name it.
 
     Labels are taken from the column label, target, class or y, else from the last one. They may be numbers or texts.
@@ -124,6 +137,8 @@ def ingest(
       coremargin ingest a9a a9a.zarr --features 123
       coremargin ingest rcv1.svm rcv1.zarr --weights weights.npy
       coremargin ingest monday.csv rows.zarr --append
+      coremargin ingest 's3://bucket/2026-*/' rows.zarr \\
+          --storage-option region=eu-central-1
       coremargin ingest orders.csv orders.zarr --label paid --key order
       coremargin ingest adult.csv adult.zarr --label income \\
           --categorical auto --missing median
@@ -142,6 +157,7 @@ def ingest(
             format=format_,
             columns=load_columns(columns_of),
             columns_of=str(columns_of or ""),
+            storage_options=storage_options_of(click.get_current_context()),
             on_progress=show_ingest_progress(advance),
             **column_choices,
             **options,

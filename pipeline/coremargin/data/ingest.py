@@ -32,7 +32,7 @@ from coremargin.data.sources.opening import (
     resolve_source,
 )
 from coremargin.data.sources.options import SourceOptions
-from coremargin.data.sources.paths import AnyPath, is_there
+from coremargin.data.sources.paths import AnyPath, is_there, resolve_paths
 from coremargin.data.sources.sidecars import LabelStream, WeightStream, name_features
 from coremargin.data.store import Store
 from coremargin.data.tables.column_options import ColumnArguments, ColumnOptions, parse_column_options
@@ -40,6 +40,7 @@ from coremargin.data.tables.objects import with_label_name
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import BadRow, DataError, LabelError, UsageError
 from coremargin.formats.local_path import local_path
+from coremargin.formats.location import is_remote
 from coremargin.maths.rows import is_sparse
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ def ingest(  # noqa: PLR0913 - one option for each decision about a file, all bu
     about: Mapping[str, Any] | None = None,
     new_labels: bool = False,
     dry_run: bool = False,
+    storage_options: Mapping[str, str] | None = None,
     commit_info: Callable[[], CommitInfo] | None = None,
     on_progress: OnProgress | None = None,
     **column_options: Unpack[ColumnArguments],
@@ -93,7 +95,8 @@ def ingest(  # noqa: PLR0913 - one option for each decision about a file, all bu
     Parameters
     ----------
     source : path-like, table, array or sparse matrix of shape (n, d), or batches of these
-        A path, a pattern such as "part-*.csv", a folder of CSV, Parquet or SVMlight, or a list of these. Files are
+        A path, a pattern such as "part-*.csv", a folder of CSV, Parquet or SVMlight, or a list of these; also at
+        addresses such as "s3://bucket/2026/", "az://container/part-*.csv" or "https://host/rows.csv". Files are
         .npy, .npz of ``numpy.savez(X=X, y=y)`` or ``scipy.sparse.save_npz``, CSV and other delimited text, Parquet or
         SVMlight; text may be compressed with gzip, bzip2 or xz. The name of a file need not be UTF-8. Folders named
         column=value below a folder, or below what all files share, add columns to CSV and Parquet, with the types that
@@ -162,6 +165,9 @@ def ingest(  # noqa: PLR0913 - one option for each decision about a file, all bu
         Rows that are appended may have labels that no row in the store has.
     dry_run : bool, default False
         Read the beginning and say what would be written.
+    storage_options : mapping, optional
+        Of the addresses of rows, labels, weights and names, such as {"region": "eu-central-1"}; credentials come from
+        the environment.
     commit_info : callable, optional
         Called when all rows were read, before they are committed: what the store's log is to say. What it raises leaves
         the store as it was.
@@ -209,7 +215,8 @@ def ingest(  # noqa: PLR0913 - one option for each decision about a file, all bu
     (150, {'setosa': 50, 'versicolor': 50, 'virginica': 50})
     """
     started = time.perf_counter()
-    path = local_path(store)
+    path, given = local_path(store), (source, labels, weights, names)
+    source, labels, weights, names = _resolve_all(given, storage_options or {})
     _check_options(
         path, labels=labels, label=label, unlabelled=unlabelled, only=only, append=append, overwrite=overwrite
     )
@@ -286,6 +293,17 @@ def _known_columns(base: Store | None, columns: ColumnsRecord | None, options: C
             f"{whose}: how columns become features is fixed: leave out options such as --categorical and --missing"
         )
     return columns if base is None else base.columns
+
+
+def _resolve_all(given: Sequence[Any], options: Mapping[str, str]) -> list[Any]:
+    """Sources, the addresses among them with these options. Raises UsageError for options that none is for."""
+    lists = [one if isinstance(one, list | tuple) else [one] for one in given]
+    if options and not any(is_remote(one) for each in lists for one in each):
+        raise UsageError("storage options are for addresses such as s3://bucket/rows.parquet, found none")
+    return [resolve_paths(given[0], options)] + [
+        resolve_paths(one, options) if any(map(is_remote, each)) else one
+        for one, each in zip(given[1:], lists[1:], strict=True)
+    ]
 
 
 def _as_tuple(values: Sequence[Label] | Label) -> tuple[Any, ...]:
@@ -427,7 +445,7 @@ def _weights_of(source: Any, weights: Any) -> tuple[str | int | None, WeightStre
     if weights is None:
         return None, None
     columns = isinstance(source, TableObject) or (isinstance(source, Files) and source.formats & {"csv", "parquet"})
-    if columns and isinstance(weights, str | int):
+    if columns and isinstance(weights, str | int) and not is_remote(weights):
         return weights, None
     return None, WeightStream(weights)
 

@@ -144,10 +144,14 @@ class ObjectReader:
 
     def tag(self, key: str) -> str:
         """The ETag of an object."""
+        return self.head(key)[0]
+
+    def head(self, key: str) -> tuple[str, int]:
+        """The tag of an object and its size. Raises as ``fetch``."""
         import obstore
 
         meta = self._call(lambda: obstore.head(self._store, self._path(key)), key)
-        return meta["e_tag"] or f"{meta['last_modified']} {meta['size']}"
+        return meta["e_tag"] or f"{meta['last_modified']} {meta['size']}", int(meta["size"])
 
     def preload(self, keys: Iterable[str]) -> None:
         """Fetch small objects, many at a time, each for the next ``open`` of it; there need not be such objects."""
@@ -167,7 +171,7 @@ class ObjectReader:
         return found if len(found.data) == found.nbytes else None
 
     def _path(self, key: str) -> str:
-        return quote(key) if str(self.name).startswith("http") else key
+        return key
 
     def _call(self, request: Callable[[], T], key: str) -> T:
         """Call obstore; its errors become ours, without the text of the library."""
@@ -177,11 +181,14 @@ class ObjectReader:
             return request()
         except FileNotFoundError as error:
             problem = FileNotFoundError(2, "no such object", f"{self.name}/{key}")
-            if _code(error) in ("NoSuchBucket", "ContainerNotFound"):
-                problem = StoreError(f"{self.name}: there is no such bucket; correct the address or the endpoint")
+            if _code(error) in _NO_BUCKET:
+                problem = self._no_bucket()
         except _obstore_errors() as error:
             problem = self._refusal(error, key)
         raise problem  # here, as a context is pickled too, and the library's text may have signatures
+
+    def _no_bucket(self) -> StoreError:
+        return StoreError(f"{self.name}: there is no such bucket; correct the address or the endpoint")
 
     def _refusal(self, error: Exception, key: str) -> Exception:
         """What to raise instead of an error of obstore: RunError for all but what a damaged object causes."""
@@ -193,6 +200,8 @@ class ObjectReader:
                 f"{self.name}: {self._credentials.problem}; set the environment variables of the service, a profile or "
                 "a role, or --storage-option skip_signature=true for a public bucket"
             )
+        if code in _NO_BUCKET:
+            return self._no_bucket()
         if code in _REGION or _REDIRECTED.search(str(error)):
             return RunError(
                 f"{self.name}: the bucket is in another region; give --storage-option region=NAME or AWS_REGION"
@@ -233,6 +242,7 @@ def check_process() -> None:
 
 _DENIED = {"AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "Forbidden"}
 _DENIED |= {"AllAccessDisabled", "AuthenticationFailed", "AuthorizationFailure", "401", "403"}
+_NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
 _REDIRECTED = re.compile("redirect without LOCATION|error following redirect")  # the text has names of objects, too
 _REGION = ("PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "301")
 
