@@ -329,14 +329,14 @@ class _AwsChain(_Chain):
 
     def __call__(self) -> Any:
         """For obstore. Raises LookupError where there are none, or none that can be used."""
-        from botocore.exceptions import BotoCoreError
+        from botocore.exceptions import BotoCoreError, ClientError
 
         with self._lock:
             keys, self.problem = None, ""
             try:
                 self._found = self._found or self._session.get_credentials()
                 keys = self._found and self._found.get_frozen_credentials()
-            except BotoCoreError as error:  # whose text may be that of a program
+            except (BotoCoreError, ClientError, OSError) as error:  # whose text may be that of a program
                 self.problem = f"botocore cannot get credentials ({type(error).__name__})"
             if keys is None:
                 self.problem = self.problem or "no credentials found"
