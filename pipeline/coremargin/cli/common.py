@@ -309,8 +309,9 @@ class StorePath(LocalPath):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Called by click."""
-        options = {} if ctx is None else ctx.meta.get(_STORAGE_OPTIONS, {})
-        return location(value, options) if options or is_remote(value) else super().convert(value, param, ctx)
+        if not is_remote(value):
+            return super().convert(value, param, ctx)
+        return location(value, {} if ctx is None else storage_options_of(ctx))
 
 
 class ModelPath(LocalPath):
@@ -353,6 +354,12 @@ def _storage_options(context: click.Context, _parameter: click.Parameter, words:
     context.meta[_STORAGE_OPTIONS] = parse_storage_options(words)
 
 
+def storage_options_of(context: click.Context) -> dict[str, str]:
+    """What ``storage_option`` was given."""
+    found: dict[str, str] = context.meta.get(_STORAGE_OPTIONS, {})
+    return found
+
+
 _STORAGE_OPTIONS = f"{__name__}.storage_options"
 storage_option = click.option(
     "--storage-option",
@@ -361,8 +368,15 @@ storage_option = click.option(
     is_eager=True,
     expose_value=False,
     callback=_storage_options,
-    help="Option of STORE's address, such as region, endpoint or skip_signature; repeatable.",
+    help="Option of an address, such as region, endpoint or skip_signature; repeatable.",
 )
+
+
+def locate(context: click.Context, _parameter: click.Parameter, value: Any) -> Any:
+    """For options whose text may be an address: with the options of ``storage_option``."""
+    return location(value, storage_options_of(context)) if is_remote(value) else value
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print only the result and errors.")
 

@@ -61,7 +61,7 @@ def _ingest_files(
         check_output(job, begin, overwrite=overwrite)
         with progress(quiet=quiet) as advance:
             shown = show_ingest_progress(advance)
-            made = ingest_for_model(str(source), job.out, begin, overwrite=overwrite, on_progress=shown, **options)
+            made = ingest_for_model(source, job.out, begin, overwrite=overwrite, on_progress=shown, **options)
     if not quiet:
         message = [made.message] if made.message else []
         print_lines(*message, *(report_lines(made.report) if made.report else []), "")

@@ -48,7 +48,7 @@ _TRIES = 20  # of a change that other writers make at the same time
 _ALIGNMENT = 16  # as NumPy's own arrays have it
 
 
-class _Part:
+class Part:
     """A byte range to fetch before it is read; ``over`` once it was taken or dropped."""
 
     def __init__(self, fetch: Callable[[], Fetched], nbytes: int) -> None:
@@ -64,7 +64,7 @@ class Prefetcher:
         """most_bytes: called once, at the first fetch."""
         self._most_bytes, self._most = most_bytes, 0
         self._lock = ThreadLock()
-        self._waiting: deque[_Part] = deque()
+        self._waiting: deque[Part] = deque()
         self._held = 0
         self._pool: ThreadPoolExecutor | None = None
 
@@ -74,13 +74,13 @@ class Prefetcher:
         with self._lock:
             return self._held
 
-    def request(self, part: _Part) -> None:
+    def request(self, part: Part) -> None:
         """Fetch it as soon as there is room."""
         with self._lock:
             self._waiting.append(part)
         self._start()
 
-    def take(self, part: _Part) -> Fetched | None:
+    def take(self, part: Part) -> Fetched | None:
         """What was fetched, once, after waiting for it; None if that has not begun or it was dropped.
 
         Raises as its fetch.
@@ -96,7 +96,7 @@ class Prefetcher:
         finally:
             self._give_back(part)
 
-    def drop(self, part: _Part) -> None:
+    def drop(self, part: Part) -> None:
         """Stop fetching it, unless it was taken."""
         with self._lock:
             if part.over:
@@ -106,7 +106,7 @@ class Prefetcher:
             started.cancel()
             started.add_done_callback(lambda _: self._give_back(part))
 
-    def _give_back(self, part: _Part) -> None:
+    def _give_back(self, part: Part) -> None:
         with self._lock:
             self._held -= part.nbytes
         self._start()
@@ -158,7 +158,7 @@ class ObjectStorage(ObjectReader):
 
     def _forget(self) -> None:
         super()._forget()
-        self._requested: dict[tuple[str, int], _Part] = {}
+        self._requested: dict[tuple[str, int], Part] = {}
         self._requesting = ThreadLock()
 
     def list(self, prefix: str = "") -> list[Entry]:
@@ -183,7 +183,7 @@ class ObjectStorage(ObjectReader):
         """Fetch them in the background, in this order."""
         check_process()
         parts = {
-            (key, start): _Part(partial(self.fetch, key, start, start + size), size)
+            (key, start): Part(partial(self.fetch, key, start, start + size), size)
             for key, start, size in ranges
             if size
         }

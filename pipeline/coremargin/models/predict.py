@@ -14,7 +14,7 @@ import numpy as np
 from coremargin.data.folder import refuse
 from coremargin.data.locked import Locked
 from coremargin.data.source import Source, is_source
-from coremargin.data.sources.paths import local_source
+from coremargin.data.sources.paths import resolve_paths
 from coremargin.data.store_paths import is_store
 from coremargin.engine.clusters.specs import local_cluster
 from coremargin.errors import UsageError
@@ -125,7 +125,7 @@ def predict(  # noqa: PLR0913 - one word for each decision, all but three with a
     writing there), UsageError (something is there; another ending; a fleet with several values of C, none of them
     chosen; a place in a store or a model).
     """
-    path, source = Path(os.path.abspath(local_path(out))), local_source(source)
+    path, source = Path(os.path.abspath(local_path(out))), resolve_paths(source)
     model, cluster = opened_model(model, C, gamma, kernel), local_cluster(cluster)
     check_outside(path)
     if not is_source(source) and not is_store(source):
