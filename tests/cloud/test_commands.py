@@ -183,8 +183,6 @@ def test_addresses_and_options_that_are_refused(run: Callable[..., Result], word
     "words",
     [
         ["ingest", "rows.csv", "{}"],
-        ["train", "{}", "--out", "s3://buck/m"],
-        ["predict", "s3://buck/m", "{}", "out.csv"],
         ["remove", "{}", "3"],
         ["relabel", "{}", "x.csv"],
         ["expire", "{}", "--older-than", "3 d"],

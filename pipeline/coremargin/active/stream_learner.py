@@ -705,7 +705,7 @@ def model_of_stream(learner: Learner, source: Source, classes: list[Any], job: A
         final=True,
     )
     same = {name: getattr(job, name) for name in SAME}
-    asked = HardMarginJob(store=Location("rows.zarr"), out=Path("model"), **same)
+    asked = HardMarginJob(store=Location("rows.zarr"), out=Location("model"), **same)
     negative, positive = (_label_code(source, label) for label in classes)
     claimed = widen_margin_bounds(found, source, problem.epsilon)
     return hyperplane_model(source, (positive, negative), claimed, "hard_margin", asked.parameters())

@@ -271,12 +271,12 @@ def run_job(job: ActiveJob, cluster: str | None, flags: dict[str, bool]) -> int:
         raise click.UsageError("a campaign is not replaced, as people's answers are in it; choose another out")
     if job.oracle is None:
         raise SpecError("oracle: required key is missing: the file that answers; people are asked by `active label`")
-    if (job.out / FILE).exists():
+    if Path(job.out, FILE).exists():
         check_same_job(job)
     else:
         create_campaign(job, Rules(), (), name_of(None))
     where = job.cluster if cluster is None else cluster
-    with opening(job.out, where, quiet=flags["quiet"] or flags["as_json"], whole=False) as opened:
+    with opening(Path(job.out), where, quiet=flags["quiet"] or flags["as_json"], whole=False) as opened:
         answers = oracle_of(job.oracle, opened.store.rows, opened.newest_rows)
         status = opened.run(answers, batch=job.batch, who=f"file {job.oracle.name}")
     print_status(status, flags["as_json"])

@@ -12,7 +12,8 @@ import click
 from msgspec import NODEFAULT, Meta
 from msgspec.structs import fields
 
-from coremargin.cli.common import PATH, GroupedCommand
+from coremargin.cli.common import PATH, STORE, GroupedCommand
+from coremargin.formats.location import Location
 from coremargin.problems.registry import trained
 from coremargin.problems.resuming import option_name
 from coremargin.spec import Size, Spec
@@ -126,7 +127,7 @@ def _option(parameter: Parameter) -> click.Option:
     if choices and not plain:
         kind = click.Choice(choices)
     elif not parsed:
-        kind = {int: int, float: float, Path: PATH}.get(plain[0])
+        kind = {int: int, float: float, Path: PATH, Location: STORE}.get(plain[0])
     if parameter.name == "out":
         more["required"] = True
     elif parameter.default not in (None, NODEFAULT):

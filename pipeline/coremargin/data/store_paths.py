@@ -9,8 +9,9 @@ from typing import Any
 
 from coremargin.data.owned import STORE
 from coremargin.data.sources.paths import expand, is_path, is_there, named_as_file
+from coremargin.errors import UsageError
 from coremargin.formats.local_path import local_path
-from coremargin.formats.location import is_remote
+from coremargin.formats.location import Location, is_remote
 
 
 def is_store(source: Any) -> bool:
@@ -46,6 +47,15 @@ def has_model(store: Path) -> None:
         unfinished_mark(store).unlink(missing_ok=True)
 
 
-def store_beside(out: Path) -> Path:
-    """Where the rows of files lie from which a model is trained: rows.zarr next to rows.model."""
+def store_beside(out: Path | Location) -> Path:
+    """Where the rows of files lie from which a model is trained: rows.zarr next to rows.model.
+
+    Raises UsageError for the address of a model.
+    """
+    if is_remote(out):
+        raise UsageError(
+            f"{out}: a model at an address is trained on a store, found files; `coremargin ingest` makes a store of "
+            "them"
+        )
+    out = Path(out)
     return out.with_name(f"{out.name.removesuffix('.model')}.zarr")

@@ -59,7 +59,12 @@ class Level(NamedTuple):
 
 
 class AccessDenied(RunError):
-    """The service refuses, or there is no such object and no right to list, which a service does not tell apart."""
+    """The service refuses, or there is no such object and no right to list, which a service does not tell apart.
+
+    code: of the service.
+    """
+
+    code = ""
 
 
 class ObjectReader:
@@ -138,9 +143,13 @@ class ObjectReader:
                     return parse_generation(data, f"{self.name}/{FILE}"), tag
                 if data == before:
                     break
-        except (FileNotFoundError, AccessDenied):
-            # without the right to list, what is not there is refused; a refusal of all objects is reported next
+        except FileNotFoundError:
             return None, None
+        except AccessDenied as error:
+            # without the right to list, what is not there is refused; a refusal of all objects is reported next
+            if error.code in _REFUSED_OR_MISSING:
+                return None, None
+            raise
         return parse_generation(data, f"{self.name}/{FILE}"), tag
 
     def fetch(self, key: str, start: int = 0, stop: int | None = None, *, most: int | None = None) -> Fetched:
@@ -290,6 +299,10 @@ class ObjectReader:
     def _no_bucket(self) -> StoreError:
         return StoreError(f"{self.name}: there is no such bucket; correct the address or the endpoint")
 
+    def address_of(self, key: str) -> str:
+        """Where an object of this generation lies."""
+        return f"{self.name}/{self._path(key)}"
+
     def _place(self, key: str) -> str:
         """The address of an object, for messages; key: below the address, or of the generation."""
         generation = self._generation[0] if self._generation and not is_of_generations(key) else None
@@ -312,11 +325,13 @@ class ObjectReader:
                 f"{self.name}: the bucket is in another region; give --storage-option region=NAME or AWS_REGION"
             )
         if isinstance(error, refused.UnauthenticatedError | refused.PermissionDeniedError) or code in _DENIED:
-            return AccessDenied(
+            refusal = AccessDenied(
                 f"{place}: access denied ({code or 'permission'}), with {self._credentials.source}, or there is no "
                 "such object and no right to list; give the right to read and list, use other credentials, or "
                 "--storage-option skip_signature=true for a public bucket"
             )
+            refusal.code = code
+            return refusal
         if code in ("InvalidRange", "416"):
             return OSError(22, "it ends before these bytes", place)
         if "non-partial response" in str(error):
@@ -339,7 +354,7 @@ def read_model_objects(address: ObjectReader, read: Callable[[ReadableStorage], 
     for _ in range(_TRIES):
         found = address.reopened()
         generation = found.generation
-        if generation is None:
+        if generation is None or not generation.prefix:
             found.opened = {}
         try:
             result = read(found)
@@ -359,7 +374,9 @@ def read_model_objects(address: ObjectReader, read: Callable[[ReadableStorage], 
 def _are_current(reader: ObjectReader, tags: dict[str, str]) -> bool:
     """Whether objects that lie directly below an address, where each is replaced by itself, are still those."""
     try:
-        return reader.reopened().generation is None and all(reader.tag(key) == tag for key, tag in tags.items())
+        return reader.reopened().generation == reader.generation and all(
+            reader.tag(key) == tag for key, tag in tags.items()
+        )
     except FileNotFoundError:
         return False
 
@@ -398,6 +415,7 @@ def check_process() -> None:
 _DENIED = {"AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "Forbidden"}
 _DENIED |= {"AllAccessDisabled", "AuthenticationFailed", "AuthorizationFailure", "401", "403"}
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
+_REFUSED_OR_MISSING = ("", "AccessDenied", "Forbidden", "403")
 _REDIRECTED = re.compile("redirect without LOCATION|error following redirect")  # the text has names of objects, too
 _REGION = ("PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "301")
 

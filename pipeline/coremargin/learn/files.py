@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from coremargin.data.ingest_pass import IngestReport
     from coremargin.data.sources.paths import FilePath
     from coremargin.engine.checkpoint import Begin
+    from coremargin.formats.location import Location
 
 KEY = "provenance"  #: in a store's record
 
@@ -52,7 +53,7 @@ class TrainingStore:
     message: str = ""
 
 
-def ingest_for_model(source: Any, out: Path, begin: Begin, *, overwrite: bool, **options: Any) -> TrainingStore:
+def ingest_for_model(source: Any, out: Location, begin: Begin, *, overwrite: bool, **options: Any) -> TrainingStore:
     """Ingest files into the store next to a model, or reuse the store if it has the same provenance.
 
     options: of ``ingest``. Raises UsageError (a store of other files that may still be needed), Busy (another job uses
@@ -90,7 +91,7 @@ def _read_provenance(store: Path) -> Provenance | None:
     return then
 
 
-def _check_replaceable(store: Path, out: Path, begin: Begin, changes: str) -> None:
+def _check_replaceable(store: Path, out: Location, begin: Begin, changes: str) -> None:
     """Raises UsageError if a model or a checkpoint may need the store."""
     if begin == "resume" and (os.path.lexists(out) or identity_then(out)):
         raise UsageError(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from coremargin.errors import UsageError
-from coremargin.formats.location import storage_words
+from coremargin.formats.location import is_remote, storage_words
 from coremargin.formats.run_record import Run
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ class Kind(ABC, Generic[J, P, M]):
         return []
 
     @abstractmethod
-    def describe(self, path: Path, model: M, made: Sequence[tuple[str, str]]) -> list[str]:
+    def describe(self, path: str | Path, model: M, made: Sequence[tuple[str, str]]) -> list[str]:
         """What a model is and claims, for people; made: when, and what it cost."""
 
     @abstractmethod
@@ -188,7 +188,12 @@ class Kind(ABC, Generic[J, P, M]):
 
 def describe_paths(job: TrainJob) -> list[str]:
     """The paths of model and report."""
-    return [f"model   {job.out}", f"report  {job.out / 'report.html'}"]
+    report = f"{job.out}/report.html"
+    if is_remote(job.out):
+        from coremargin.formats.object_storage import ObjectReader
+
+        report = ObjectReader(job.out).address_of("report.html")
+    return [f"model   {job.out}", f"report  {report}"]
 
 
 def describe_resume(outcome: Outcome) -> list[str]:
@@ -205,7 +210,7 @@ def suggest_loss(loss: str, *, instead_of: str = "") -> str:
 
 def describe_verify(job: TrainJob) -> str:
     """The command that verifies the model."""
-    words = ["coremargin", "verify", str(job.out), str(job.store), *storage_words(job.store), *job.said_again]
+    words = ["coremargin", "verify", str(job.out), str(job.store), *storage_words(job.out, job.store), *job.said_again]
     return f"check   {shlex.join(words)}"
 
 

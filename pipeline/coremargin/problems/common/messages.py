@@ -49,7 +49,7 @@ def describe_store(model: AnyModel) -> Pairs:
     return [("store", model.store_digest), ("SHA-256", kind)]
 
 
-def describe_model(path: Path, model: SingleModel, made: Sequence[tuple[str, str]], claims: Pairs) -> list[str]:
+def describe_model(path: str | Path, model: SingleModel, made: Sequence[tuple[str, str]], claims: Pairs) -> list[str]:
     """Lines about a model; claims: about its proof; made: when, and what it cost."""
     intercept = "" if model.parameters.get("intercept", True) else ", through the origin"
     scaling: Pairs = []

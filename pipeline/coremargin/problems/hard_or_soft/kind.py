@@ -150,7 +150,7 @@ class HardOrSoftKind(Kind[HardOrSoftJob, "HardOrSoft | Fleet", "AnyModel"]):
         """As for several models, if there are several."""
         return FLEET.describe_bounds(bounds, record) if "members" in record else bounds
 
-    def describe(self, path: Path, model: AnyModel, made: Sequence[tuple[str, str]]) -> list[str]:
+    def describe(self, path: str | Path, model: AnyModel, made: Sequence[tuple[str, str]]) -> list[str]:
         """As for the kind of the model."""
         return _KINDS[model.kind].describe(path, model, made)
 
