@@ -32,9 +32,10 @@ if TYPE_CHECKING:
 Cli = Callable[..., "Result"]
 ADDRESS = "s3://bucket/rows.zarr"
 UNKNOWN = "hdfs://bucket/rows.zarr"  #: of no service that is known
-#: Functions that read the store or model of an address.
+#: Functions that read the store, the model or the files of an address.
 READ = {"train source", "retrain store", "load", "Model.load", "verify model", "verify store", "predict model"}
-READ |= {"predict source", "evaluate source", "Store.open", "retrain model"}
+READ |= {"predict source", "predict sources", "evaluate source", "Store.open", "ingest source", "ingest sources"}
+READ |= {"retrain model"}
 #: Functions that write a store or a model there.
 WRITE = {"ingest store", "StoreWriter.create", "StoreWriter.append", "compact", "compact out", "expire", "remove_rows"}
 WRITE |= {"set_weights", "write_labels", "save", "train out", "train store out", "retrain out"}
@@ -143,14 +144,18 @@ def test_commands_of_stores_take_addresses(run_cli: Cli, here: Path, made: Path)
 
 
 @pytest.mark.parametrize("option", ["--labels", "--names", "--weights"])
-def test_files_beside_rows_are_no_addresses(run_cli: Cli, here: Path, made: Path, option: str) -> None:
-    """Nor are those of options that mean something else as well."""
+def test_rows_and_what_belongs_to_them_may_lie_at_addresses(run_cli: Cli, here: Path, made: Path, option: str) -> None:
+    """And are reported where nothing gives access to them."""
     np.save(here / "kept.npy", X)
     more = [] if option == "--labels" else ["--unlabelled"]
-    found = run_cli("ingest", here / "kept.npy", "rows.zarr", *more, option, ADDRESS, exit_code=2).stderr
-    assert FOUND in found
-    assert FOUND in run_cli("ingest", ADDRESS, "rows.zarr", exit_code=2).stderr
-    assert FOUND in run_cli("ingest", made / "rows.csv", "s3://b/*.csv", "rows.zarr", exit_code=2).stderr
+    lines = [
+        [here / "kept.npy", "rows.zarr", *more, option, ADDRESS],
+        [ADDRESS, "rows.zarr"],
+        [made / "rows.csv", "s3://b/*.csv", "rows.zarr"],
+    ]
+    for line in lines:
+        assert "no credentials found" in run_cli("ingest", *line, exit_code=5).stderr
+    assert FOUND in run_cli("ingest", UNKNOWN, "rows.zarr", exit_code=2).stderr
 
 
 @pytest.mark.parametrize("option", ["--text", "--image"])

@@ -183,8 +183,6 @@ def test_addresses_and_options_that_are_refused(run: Callable[..., Result], word
     "words",
     [
         ["ingest", "rows.csv", "{}"],
-        ["ingest", "s3://buck/rows.csv", "rows.zarr"],
-        ["train", "s3://buck/rows.csv", "--out", "m"],
         ["remove", "{}", "3"],
         ["relabel", "{}", "x.csv"],
         ["expire", "{}", "--older-than", "3 d"],

@@ -311,7 +311,7 @@ class StorePath(LocalPath):
         """Called by click."""
         if not is_remote(value):
             return super().convert(value, param, ctx)
-        return location(value, {} if ctx is None else ctx.meta.get(_STORAGE_OPTIONS, {}))
+        return location(value, {} if ctx is None else storage_options_of(ctx))
 
 
 class ModelPath(StorePath):
@@ -360,10 +360,17 @@ class _StorageOption(click.Option):
         """Called by click; opts: the words of all options and arguments."""
         result = super().handle_parse_result(ctx, opts, args)
         ctx.meta[_STORAGE_OPTIONS] = options = parse_storage_options(opts.get(str(self.name)) or ())
-        words = [opts[name] for name in ("store", "model", "out") if isinstance(opts.get(name), str)]
+        given = [opts.get(name) for name in ("store", "model", "out", "labels", "weights", "names")]
+        words = [word for word in (*given, *(opts.get("sources") or ())) if isinstance(word, str)]
         if words:
             with_storage_options(options, *words)  # raises UsageError where none of them is an address
         return result
+
+
+def storage_options_of(context: click.Context) -> dict[str, str]:
+    """What ``storage_option`` was given."""
+    found: dict[str, str] = context.meta.get(_STORAGE_OPTIONS, {})
+    return found
 
 
 _STORAGE_OPTIONS = f"{__name__}.storage_options"
@@ -376,6 +383,13 @@ storage_option = click.option(
     cls=_StorageOption,
     help="Option of all addresses, such as region, endpoint or skip_signature; repeatable.",
 )
+
+
+def locate(context: click.Context, _parameter: click.Parameter, value: Any) -> Any:
+    """For options whose text may be an address: with the options of ``storage_option``."""
+    return location(value, storage_options_of(context)) if is_remote(value) else value
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print only the result and errors.")
 

@@ -17,6 +17,7 @@ from coremargin.cli.common import (
     gamma_option,
     json_option,
     kernel_option,
+    locate,
     progress,
     quiet_option,
     storage_option,
@@ -214,7 +215,9 @@ def predict(  # noqa: PLR0913 - one for each option
 @storage_option
 @cluster_option
 @_drop
-@click.option("--weights", metavar="WHERE", help="Sample weights of a file's rows, as in `coremargin ingest`.")
+@click.option(
+    "--weights", callback=locate, metavar="WHERE", help="Sample weights of a file's rows, as in `coremargin ingest`."
+)
 @json_option
 @quiet_option
 def evaluate(

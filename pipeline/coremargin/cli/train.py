@@ -61,7 +61,7 @@ def _ingest_files(
         check_output(job, begin, overwrite=overwrite)
         with progress(quiet=quiet) as advance:
             shown = show_ingest_progress(advance)
-            made = ingest_for_model(str(source), job.out, begin, overwrite=overwrite, on_progress=shown, **options)
+            made = ingest_for_model(source, job.out, begin, overwrite=overwrite, on_progress=shown, **options)
     if not quiet:
         message = [made.message] if made.message else []
         print_lines(*message, *(report_lines(made.report) if made.report else []), "")
@@ -245,15 +245,16 @@ def plan(job_file: Path, cluster: str | None, as_json: bool) -> None:
     """
     from coremargin.cli.plan import describe_plan, plan_job
     from coremargin.learn.retrain import load_retrain_job, prepare_retraining
-    from coremargin.problems.registry import load_job
+    from coremargin.problems.registry import kind_of, load_job
 
     retrain_job = load_retrain_job(job_file)
     retraining = None if retrain_job is None else prepare_retraining(retrain_job)
-    plan = plan_job(load_job(job_file) if retraining is None else retraining.job, cluster, retraining)
+    job = load_job(job_file) if retraining is None else retraining.job
+    plan = plan_job(job, cluster, retraining)
     if as_json:
         print_json(plan)
     else:
-        print_lines(*describe_plan(plan))
+        print_lines(*describe_plan(plan, kind_of(job)))
 
 
 def _check_files(job_file: Path, cluster: str | None, flags: dict[str, bool]) -> None:

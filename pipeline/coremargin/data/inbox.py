@@ -49,8 +49,7 @@ from coremargin.errors import (
     UsageError,
     raise_if_limit,
 )
-from coremargin.formats.store_log import FileMark, read_log
-from coremargin.formats.store_record import read_store_record
+from coremargin.formats.store_log import FileMark, read_record_and_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -476,7 +475,7 @@ def _record(found: dict[str, Any], path: Path, value: Any) -> None:
 
 def _ingested_hashes(store: str | Path) -> dict[str, int]:
     storage = open_storage(store)
-    return taken_before(read_log(storage, read_store_record(storage))) if storage.exists() else {}
+    return taken_before(read_record_and_log(storage)[1]) if storage.exists() else {}
 
 
 def _packed(name: str) -> str | None:

@@ -51,7 +51,7 @@ _TRIES = 20  # of a change that other writers make at the same time
 _ALIGNMENT = 16  # as NumPy's own arrays have it
 
 
-class _Part:
+class Part:
     """A byte range to fetch before it is read; ``over`` once it was taken or dropped."""
 
     def __init__(self, fetch: Callable[[], Fetched], nbytes: int) -> None:
@@ -67,7 +67,7 @@ class Prefetcher:
         """most_bytes: called once, at the first fetch."""
         self._most_bytes, self._most = most_bytes, 0
         self._lock = ThreadLock()
-        self._waiting: deque[_Part] = deque()
+        self._waiting: deque[Part] = deque()
         self._held = 0
         self._pool: ThreadPoolExecutor | None = None
 
@@ -77,13 +77,13 @@ class Prefetcher:
         with self._lock:
             return self._held
 
-    def request(self, part: _Part) -> None:
+    def request(self, part: Part) -> None:
         """Fetch it as soon as there is room."""
         with self._lock:
             self._waiting.append(part)
         self._start()
 
-    def take(self, part: _Part) -> Fetched | None:
+    def take(self, part: Part) -> Fetched | None:
         """What was fetched, once, after waiting for it; None if that has not begun or it was dropped.
 
         Raises as its fetch.
@@ -99,7 +99,7 @@ class Prefetcher:
         finally:
             self._give_back(part)
 
-    def drop(self, part: _Part) -> None:
+    def drop(self, part: Part) -> None:
         """Stop fetching it, unless it was taken."""
         with self._lock:
             if part.over:
@@ -109,7 +109,7 @@ class Prefetcher:
             started.cancel()
             started.add_done_callback(lambda _: self._give_back(part))
 
-    def _give_back(self, part: _Part) -> None:
+    def _give_back(self, part: Part) -> None:
         with self._lock:
             self._held -= part.nbytes
         self._start()
@@ -161,7 +161,7 @@ class ObjectStorage(ObjectReader):
 
     def _forget(self) -> None:
         super()._forget()
-        self._requested: dict[tuple[str, int], _Part] = {}
+        self._requested: dict[tuple[str, int], Part] = {}
         self._requesting = ThreadLock()
 
     def list(self, prefix: str = "") -> list[Entry]:
@@ -186,7 +186,7 @@ class ObjectStorage(ObjectReader):
         """Fetch them in the background, in this order."""
         check_process()
         parts = {
-            (key, start): _Part(partial(self.fetch, key, start, start + size), size)
+            (key, start): Part(partial(self.fetch, key, start, start + size), size)
             for key, start, size in ranges
             if size
         }
@@ -384,7 +384,7 @@ class ObjectStorage(ObjectReader):
             _check_old(old, kind, overwrite=overwrite)  # hours may have passed
             files = {str(path.relative_to(folder)): path for path in Path(folder).rglob("*") if path.is_file()}
             new = new_generation({key: path.stat().st_size for key, path in files.items()})
-            put = partial(self._put_files, {self._quoted(new.prefix + key): path for key, path in files.items()})
+            put = partial(self._put_files, {new.prefix + key: path for key, path in files.items()})
             self._replace_generation(new, put, tag)
         with suppress(CoremarginError):  # the new one is in place
             old.remove("", kind.owns)
@@ -393,11 +393,11 @@ class ObjectStorage(ObjectReader):
         """Put the objects of a generation and then what names it. tag: of what names the one before, None for none."""
         try:
             put()
-            self._puts.put(self._quoted(FILE), [new.encoded()], ABSENT if tag is None else tag)
+            self._puts.put(FILE, [new.encoded()], ABSENT if tag is None else tag)
         except BaseException as error:
             if not isinstance(error, NoAnswer):  # else it may have been done
                 with suppress(CoremarginError):
-                    self._puts.delete([self._quoted(new.prefix + key) for key in cast("dict[str, int]", new.objects)])
+                    self._puts.delete([new.prefix + key for key in cast("dict[str, int]", new.objects)])
             raise
 
     def _put_files(self, files: Mapping[str, Path]) -> None:

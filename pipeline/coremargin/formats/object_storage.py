@@ -129,10 +129,8 @@ class ObjectReader:
         """The one that ``current.json`` names now, and the tag of that; None where there is none. Raises DataError."""
         import obstore
 
-        path = self._quoted(FILE)
-
         def get() -> tuple[bytes, str | None]:
-            result = obstore.get(self._store, path)
+            result = obstore.get(self._store, FILE)
             if int(result.meta["size"]) > LARGEST:
                 raise DataError(f"{self.name}/{FILE}: expected at most {LARGEST:,} bytes; get an unaltered copy")
             return bytes(memoryview(cast("Any", result.bytes()))), result.meta["e_tag"]
@@ -257,10 +255,15 @@ class ObjectReader:
 
     def tag(self, key: str) -> str:
         """The ETag of an object."""
+        return self.head(key)[0]
+
+    def head(self, key: str) -> tuple[str, int]:
+        """The tag of an object and its size. Raises as ``fetch``."""
         import obstore
 
         path = self._object_path(key)
-        return _tag_of(self._call(lambda: obstore.head(self._store, path), key))
+        meta = self._call(lambda: obstore.head(self._store, path), key)
+        return _tag_of(meta), int(meta["size"])
 
     def preload(self, keys: Iterable[str]) -> None:
         """Fetch small objects, many at a time, each for the next ``open`` of it; there need not be such objects."""
@@ -282,16 +285,13 @@ class ObjectReader:
     def _path(self, key: str) -> str:
         """The key below the address."""
         generation = self.generation
-        return self._quoted(key if generation is None else generation.prefix + key)
+        return key if generation is None else generation.prefix + key
 
     def _object_path(self, key: str) -> str:
         """Raises FileNotFoundError: there is no such object in this generation."""
         if self.generation is not None and self.generation.holds(key) is False:
             raise FileNotFoundError(2, "no such object", self._place(key))
         return self._path(key)
-
-    def _quoted(self, key: str) -> str:
-        return quote(key) if str(self.name).startswith("http") else key
 
     def _call(self, request: Callable[[], T], key: str) -> T:
         """Call obstore; its errors become ours, without the text of the library."""
@@ -301,11 +301,14 @@ class ObjectReader:
             return request()
         except FileNotFoundError as error:
             problem = FileNotFoundError(2, "no such object", self._place(key))
-            if _code(error) in ("NoSuchBucket", "ContainerNotFound"):
-                problem = StoreError(f"{self.name}: there is no such bucket; correct the address or the endpoint")
+            if _code(error) in _NO_BUCKET:
+                problem = self._no_bucket()
         except _obstore_errors() as error:
             problem = self._refusal(error, key)
         raise problem  # here, as a context is pickled too, and the library's text may have signatures
+
+    def _no_bucket(self) -> StoreError:
+        return StoreError(f"{self.name}: there is no such bucket; correct the address or the endpoint")
 
     def address_of(self, key: str) -> str:
         """Where an object of this generation lies."""
@@ -326,6 +329,8 @@ class ObjectReader:
                 f"{self.name}: {self._credentials.problem}; set the environment variables of the service, a profile or "
                 "a role, or --storage-option skip_signature=true for a public bucket"
             )
+        if code in _NO_BUCKET:
+            return self._no_bucket()
         if code in _REGION or _REDIRECTED.search(str(error)):
             return RunError(
                 f"{self.name}: the bucket is in another region; give --storage-option region=NAME or AWS_REGION"
@@ -420,6 +425,7 @@ def check_process() -> None:
 
 _DENIED = {"AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "Forbidden"}
 _DENIED |= {"AllAccessDisabled", "AuthenticationFailed", "AuthorizationFailure", "401", "403"}
+_NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
 _REFUSED_OR_MISSING = ("", "AccessDenied", "Forbidden", "403")
 _REDIRECTED = re.compile("redirect without LOCATION|error following redirect")  # the text has names of objects, too
 _REGION = ("PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "301")
@@ -507,14 +513,14 @@ class _AwsChain(_Chain):
 
     def __call__(self) -> Any:
         """For obstore. Raises LookupError where there are none, or none that can be used."""
-        from botocore.exceptions import BotoCoreError
+        from botocore.exceptions import BotoCoreError, ClientError
 
         with self._lock:
             keys, self.problem = None, ""
             try:
                 self._found = self._found or self._session.get_credentials()
                 keys = self._found and self._found.get_frozen_credentials()
-            except BotoCoreError as error:  # whose text may be that of a program
+            except (BotoCoreError, ClientError, OSError) as error:  # whose text may be that of a program
                 self.problem = f"botocore cannot get credentials ({type(error).__name__})"
             if keys is None:
                 self.problem = self.problem or "no credentials found"

@@ -76,9 +76,21 @@ class PublishedRun(Struct, frozen=True, kw_only=True):
     margin: float | None
 
 
+class OutlierWork(Struct, frozen=True):
+    """Lemma 5.2 of Har-Peled, Roth and Zimak 2006 for the proven margin, for comparison with the search.
+
+    coreset: c = 64 (R / margin)^2 / epsilon; log10_subsets: of rows^(c + 1); log10_leaves: of (features + 2)^k.
+    """
+
+    coreset: float
+    log10_subsets: float
+    log10_leaves: float
+
+
 class OutlierRun(Run, frozen=True, kw_only=True):
     """Of a margin with outliers."""
 
+    work: OutlierWork | None = None
     published: list[PublishedRun] = []
     outliers: _Count | None = None
     wrong: _Count | None = None

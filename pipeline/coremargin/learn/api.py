@@ -14,7 +14,7 @@ from coremargin.data.arrays import ArraySource
 from coremargin.data.external_arrays import LazySource, at_once, is_lazy
 from coremargin.data.labels import all_labels
 from coremargin.data.source import Source, is_source
-from coremargin.data.sources.paths import local_source
+from coremargin.data.sources.paths import resolve_paths
 from coremargin.data.store import Store
 from coremargin.data.tables.objects import matrix_of, with_label_name
 from coremargin.errors import UsageError
@@ -297,7 +297,7 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
         **_as_plain_values(parameters),
     }
     job = with_cluster(job_of(spec, where="coremargin.train"), cluster)
-    folder, source = None if out is None else job.out, local_source(source)
+    folder, source = None if out is None else job.out, resolve_paths(source)
     progress = Progress(on_round=on_round) if on_round else Progress()
     if folder is not None:
         check_output(job, begin, overwrite=overwrite)  # before files are ingested for hours

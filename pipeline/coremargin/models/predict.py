@@ -14,7 +14,7 @@ import numpy as np
 from coremargin.data.folder import refuse
 from coremargin.data.locked import Locked
 from coremargin.data.source import Source, is_source
-from coremargin.data.sources.paths import local_source
+from coremargin.data.sources.paths import resolve_paths
 from coremargin.data.store_paths import is_store
 from coremargin.engine.clusters.specs import local_cluster
 from coremargin.errors import UsageError
@@ -127,7 +127,7 @@ def predict(  # noqa: PLR0913 - one word for each decision, all but three with a
     chosen; a place in a store or a model).
     """
     path = location(out) if is_remote(out) else Path(os.path.abspath(local_path(out)))
-    source = local_source(source)
+    source = resolve_paths(source)
     model, cluster = opened_model(model, C, gamma, kernel), local_cluster(cluster)
     check_outside(path)
     if not is_source(source) and not is_store(source):

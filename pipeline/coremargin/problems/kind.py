@@ -161,6 +161,18 @@ class Kind(ABC, Generic[J, P, M]):
         """What to do next: lines for people."""
         return [*describe_paths(job), *describe_resume(outcome), describe_verify(job)]
 
+    def describe_published(self, outcome: Outcome) -> list[tuple[str, str]]:
+        """Published bounds next to what the job has needed, for ``coremargin train``: names and texts."""
+        return []
+
+    def bounds_before(self, job: J, problem: P) -> dict[str, float] | None:
+        """Published bounds that are known before a run, for ``coremargin plan``; None: no such bounds."""
+        return None
+
+    def describe_before(self, found: Mapping[str, float]) -> list[tuple[str, str]]:
+        """The same as lines: names and texts."""
+        return []
+
     def describe_run(self, run: Mapping[str, Any]) -> list[tuple[str, str]]:
         """What the record of a run adds to the description of its model: names and texts."""
         return []

@@ -161,10 +161,10 @@ METHODS: Mapping[Name, Method] = {
     "slab": Slab(),
     "random": Random(),
     "chebyshev": Centred("chebyshev"),
+    "analytic": Centred("analytic"),
     "ep": Centred("ep"),
     "hit-and-run": Centred("hit-and-run"),
     "billiard": Centred("billiard"),
     "dikin": Centred("dikin"),
-    "analytic": Centred("analytic"),
     "perceptron": Centred("perceptron"),
 }

@@ -129,6 +129,10 @@ class HardOrSoftKind(Kind[HardOrSoftJob, "HardOrSoft | Fleet", "AnyModel"]):
         """As for the kind of the model."""
         return _KINDS[outcome.model.kind].driver_memory(outcome)
 
+    def describe_published(self, outcome: Outcome) -> list[tuple[str, str]]:
+        """As for the kind of the model."""
+        return _KINDS[outcome.model.kind].describe_published(outcome)
+
     def next_steps(self, outcome: Outcome, job: HardOrSoftJob) -> list[str]:
         """As for the kind of the model; the loss alone, if float64 decides neither for nor against a hard margin."""
         kind, model = _KINDS[outcome.model.kind], cast("Model", outcome.model)

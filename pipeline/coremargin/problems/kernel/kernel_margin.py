@@ -38,6 +38,7 @@ from coremargin.problems.common.classes import (
     class_codes,
     class_index,
     class_weights,
+    count_weighted_rows,
     held_out_views,
 )
 from coremargin.problems.common.driver_rows import ClassRows, read_labelled_rows
@@ -159,6 +160,9 @@ class Machine:
         """Inverse of ``to_arrays``."""
         return cls(**{field: arrays[f"{name}_{field}"] for field in _FIELDS})
 
+
+#: A dual weight within this share of its limit is at the limit.
+AT_LIMIT = 1e-9
 
 _FIELDS = ("duals", "offsets", "lower", "upper", "scales")
 
@@ -664,6 +668,25 @@ class KernelMargin(BaseProblem[KernelState, KernelSummary]):
             undecided=int(state.undecided[number]),
             final=np.array_equal(machine.duals, newest.duals),
         )
+
+    def kkt_classes(self, state: KernelState, number: int = 0) -> NDArray[np.int64] | None:
+        """Rows (k, 3) of each column of a setting: non-critical, on the margin, and violators, by their dual weights.
+
+        With the hinge these are 0, between 0 and C, and C; with the squared hinge every row with a weight is a
+        violator, without a loss it is on the margin. None with a relative margin, where rows may be at the bound too.
+        """
+        if math.isfinite(self.bound):
+            return None
+        mine, own = self.columns.of_setting(number), state.working_set
+        best, newest = state.best.select_columns(mine), state.newest.select_columns(mine)
+        duals = (best if np.isfinite(best.upper).all() else newest).duals
+        signs = self.columns.signs(own.classes, own.ids)
+        limits = self.columns.costs(signs, own.shares)[:, mine] * (1.0 - AT_LIMIT)
+        weighted = duals > 0
+        violating = weighted & ((duals >= limits) if self.loss == "hinge" else self.loss is not None)
+        rows = int(count_weighted_rows(self.source).sum())
+        counts = [weighted.sum(axis=0), violating.sum(axis=0)]
+        return np.column_stack([rows - counts[0], counts[0] - counts[1], counts[1]]).astype(np.int64)
 
     def round_of(self, state: KernelState) -> Round:
         """Progress of a state. Of several models, the bounds are those of the one with the lowest ratio."""

@@ -149,14 +149,24 @@ class KernelKind(WorkingSetMessages, OneModel[KernelJob, "KernelMargin", "Kernel
     def facts(self, problem: KernelMargin, state: KernelState) -> dict[str, Any]:
         """Why the run ended, the working set, and the confusion matrix of the last scan."""
         (found,) = problem.results(state)
+        kkt = problem.kkt_classes(state)
         return {
             "reason": found.reason,
             "confusion": found.confusion.tolist(),
             "confusion_of": "final" if found.final else "last scan",
             "margins": {"rows_below_upper": state.rows_below},
+            **({} if kkt is None else {"kkt": kkt.tolist()}),
             **self.describe_working_set(problem, state),
             **problem.describe_strategy(state),
         }
+
+    def describe_run(self, run: Mapping[str, Any]) -> list[tuple[str, str]]:
+        """The KKT classes of the rows, of one column."""
+        kkt = run.get("kkt")
+        if not isinstance(kkt, list) or len(kkt) != 1:
+            return []
+        other, on, violators = kkt[0]
+        return [("KKT", f"{other:,} rows non-critical, {on:,} on the margin, {violators:,} violators")]
 
     def verdict(self, outcome: Outcome, job: KernelJob) -> list[str]:
         """The claim, what it assumes, and what is proven of a strategy's own hyperplane."""
