@@ -45,8 +45,9 @@ def compare(store: Path, **options: Any) -> None:
     of its own hyperplane, and that of the exact solution of the rows that it used, are proven by scans of all rows. A
     limit of reads, with --limit none, gives the same numbers on any machine.
 
-    Names: fast, paper, any-violator, perceptron, raw-perceptron, averaged-perceptron, romma, aggressive-romma, alma,
-    alma-p, kowalczyk, slab, cutting-planes, lp, primal-qp, dual-qp, chunking, osuna, smo, cvm.
+    Names: fast, paper, any-violator, perceptron, raw-perceptron, averaged-perceptron, romma, aggressive-romma,
+    passive-aggressive, alma, alma-p, kowalczyk, slab, cutting-planes, lp, primal-qp, dual-qp, chunking, osuna, smo,
+    cvm.
 
     \b
     Examples:

@@ -13,6 +13,7 @@ Strategy = Literal[
     "averaged-perceptron",
     "romma",
     "aggressive-romma",
+    "passive-aggressive",
     "alma",
     "alma-p",
     "kowalczyk",

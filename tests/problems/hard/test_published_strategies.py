@@ -51,6 +51,7 @@ STRATEGIES = (
     "averaged-perceptron",
     "romma",
     "aggressive-romma",
+    "passive-aggressive",
     "alma",
     "alma-p",
     "kowalczyk",
@@ -193,6 +194,22 @@ def romma(Z: np.ndarray, y: np.ndarray, least: float) -> tuple[np.ndarray, int]:
             return w, updates
 
 
+def passive_aggressive(Z: np.ndarray, y: np.ndarray, epsilon: float) -> tuple[np.ndarray, int]:
+    """The projection onto each row's half-space, a quadratic program; losses of up to epsilon are none."""
+    w, updates = np.zeros(Z.shape[1]), 0
+    while True:
+        before = updates
+        for x, sign in zip(Z, y, strict=True):
+            if sign * (w @ x) >= 1 - epsilon:
+                continue
+            updates += 1
+            ends = np.array([1.0])
+            w, _, flag, _ = daqp.solve(np.eye(len(w)), -w, (sign * x)[None, :], np.full(1, 1e30), ends)
+            assert flag == 1
+        if updates == before:
+            return w, updates
+
+
 def alma(Z: np.ndarray, y: np.ndarray, alpha: float, p: float) -> tuple[np.ndarray, int]:
     """Gentile's Figure 1, with its link functions."""
     q, k, w = p / (p - 1), 1, np.zeros(Z.shape[1])
@@ -239,12 +256,14 @@ def own_margin(X: np.ndarray, y: np.ndarray, w: np.ndarray) -> float:
 
 
 @pytest.mark.usefixtures("own_rule")
-@pytest.mark.parametrize("strategy", ["romma", "aggressive-romma", "alma", "alma-p"])
+@pytest.mark.parametrize("strategy", ["romma", "aggressive-romma", "passive-aggressive", "alma", "alma-p"])
 def test_online_algorithms_are_those_of_their_sources(with_constant: Any, strategy: str) -> None:
     """Updates and hyperplane are those of a transcription; the theorem's bound holds for the best margin."""
     X, labels, y, Z = with_constant
     if strategy.startswith("alma"):
         w, updates = alma(Z, y, 0.5, 2.0 if strategy == "alma" else 2 * np.log(4))
+    elif strategy == "passive-aggressive":
+        w, updates = passive_aggressive(Z, y, 0.5)
     else:
         w, updates = romma(Z, y, 1 - 0.5 if strategy == "aggressive-romma" else 0.0)
     run = to_its_end(ArraySource(X, labels), strategy, 0.5)
@@ -254,6 +273,9 @@ def test_online_algorithms_are_those_of_their_sources(with_constant: Any, strate
         unit = Z / np.linalg.norm(Z, axis=1)[:, None]
         best = solve_hard_margin(unit * y[:, None], np.ones(len(y), np.int8), intercept=False).upper
         bound = 2 / best**2 * (2 / 0.5 - 1) ** 2 + 8 / 0.5 - 4 if strategy == "alma" else 1 / best**2
+        if strategy == "passive-aggressive":
+            raw = solve_hard_margin(Z * y[:, None], np.ones(len(y), np.int8), intercept=False).upper
+            bound = float((np.linalg.norm(Z, axis=1).max() / raw / 0.5) ** 2)
         assert updates <= bound <= run.updates_at_most
 
 
