@@ -49,7 +49,8 @@ class ActiveJob(TrainJob, tag_field="job", tag="active", frozen=True, kw_only=Tr
             description="How rows are chosen: coreset the nearest to the hyperplane of the largest margin, stream the "
             "first within its slab, slab the nearest to one that is found by projections, random any; the others the "
             "nearest to a centre of all hyperplanes that agree with the answers: of the largest ball (chebyshev), of "
-            "the logarithmic barrier (analytic), of the mass (ep, hit-and-run, billiard, dikin), or any (perceptron)."
+            "the logarithmic barrier (analytic), of the mass (ep, hit-and-run, billiard, dikin, permutations), or any "
+            "(perceptron)."
         ),
     ] = "coreset"
     error: Annotated[float, Meta(description="Share of the rows that may be labelled wrongly.")] = 0.01
