@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coremargin.errors import DataError, UsageError
+from coremargin.formats.location import storage_words
 from coremargin.problems.active import describe
 from coremargin.problems.active.spec import ActiveJob
 from coremargin.problems.common import messages
@@ -96,7 +97,9 @@ def _check(path: Path) -> list[tuple[str, str]]:
 
     with suppress(OSError, DataError):  # a model by itself, or nothing that says where the rows are
         facts = read_campaign(read_plain(path.parent / FILE, LARGEST), str(path.parent / FILE))
-        return [("check", f"coremargin verify {path.parent} {facts.store}")]
+        return [
+            ("check", " ".join(["coremargin verify", str(path.parent), facts.store, *storage_words(facts.location)]))
+        ]
     return []
 
 

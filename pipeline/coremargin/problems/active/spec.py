@@ -9,7 +9,6 @@ from msgspec import Meta
 
 from coremargin.formats.choices import Loss, Method
 from coremargin.formats.limits import MOST_ROWS, MOST_SEED
-from coremargin.formats.local_path import local_path
 from coremargin.problems.job import TrainJob
 from coremargin.problems.soft.spec import check_costs
 from coremargin.spec import Size
@@ -81,7 +80,6 @@ class ActiveJob(TrainJob, tag_field="job", tag="active", frozen=True, kw_only=Tr
     def __post_init__(self) -> None:
         """Refuse what is out of range, and what only jobs have that run in one go. Raises ValueError."""
         super().__post_init__()
-        local_path(self.store)  # an address is refused: single rows are read again and again
         for name, nothing in (("max_scans", None), ("time_limit", None), ("sample", 0.04)):
             if getattr(self, name) != nothing:
                 raise ValueError(f"{name}: a campaign has none: interrupt it and continue later; leave it out")
