@@ -35,7 +35,7 @@ UNKNOWN = "hdfs://bucket/rows.zarr"  #: of no service that is known
 #: Functions that read the store, the model or the files of an address.
 READ = {"train source", "retrain store", "load", "Model.load", "verify model", "verify store", "predict model"}
 READ |= {"predict source", "predict sources", "evaluate source", "Store.open", "ingest source", "ingest sources"}
-READ |= {"retrain model"}
+READ |= {"retrain model", "Campaign.create store"}
 #: Functions that write a store or a model there.
 WRITE = {"ingest store", "StoreWriter.create", "StoreWriter.append", "compact", "compact out", "expire", "remove_rows"}
 WRITE |= {"set_weights", "write_labels", "save", "train out", "train store out", "retrain out"}
@@ -171,9 +171,8 @@ def test_what_is_shown_of_rows_lies_here(run_cli: Cli, here: Path, made: Path, o
     "job",
     [
         'job = "train"\nstore = "rows.zarr"\nout = "m"\ncluster = "{0}"',
-        'job = "active"\nstore = "{0}"\nout = "c"', 'job = "active"\nstore = "s"\nout = "c"\nexamples = "{0}"',
+        'job = "active"\nstore = "s"\nout = "c"\nexamples = "{0}"',
         'job = "nightly"\nstore = "s"\nregistry = "{0}"',
-        'job = "nightly"\nstore = "s"\nregistry = "r"\n[ingest]\ninbox = "{0}"',
         'job = "nightly"\nstore = "s"\nregistry = "r"\n[ingest]\ninbox = "i"\ndone = "{0}"',
         'job = "nightly"\nstore = "s"\nregistry = "r"\n[ingest]\ninbox = "i"\nquarantine = "{0}"',
     ],

@@ -188,7 +188,7 @@ def test_addresses_and_options_that_are_refused(run: Callable[..., Result], word
         ["expire", "{}", "--older-than", "3 d"],
         ["compact", "{}"],
         ["synth", "{}", "--rows", "10"],
-        ["active", "start", "{}", "--out", "c"],
+        ["active", "start", "rows.zarr", "--out", "{}"],
         ["nightly", "status", "{}"],
     ],
 )

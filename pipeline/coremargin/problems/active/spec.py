@@ -83,7 +83,6 @@ class ActiveJob(TrainJob, tag_field="job", tag="active", frozen=True, kw_only=Tr
         """Refuse what is out of range, and what only jobs have that run in one go. Raises ValueError."""
         super().__post_init__()
         local_path(self.out)  # a campaign appends to its log
-        local_path(self.store)  # an address is refused: single rows are read again and again
         for name, nothing in (("max_scans", None), ("time_limit", None), ("sample", 0.04)):
             if getattr(self, name) != nothing:
                 raise ValueError(f"{name}: a campaign has none: interrupt it and continue later; leave it out")
