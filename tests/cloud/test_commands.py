@@ -182,12 +182,6 @@ def test_addresses_and_options_that_are_refused(run: Callable[..., Result], word
 @pytest.mark.parametrize(
     "words",
     [
-        ["ingest", "rows.csv", "{}"],
-        ["remove", "{}", "3"],
-        ["relabel", "{}", "x.csv"],
-        ["expire", "{}", "--older-than", "3 d"],
-        ["compact", "{}"],
-        ["synth", "{}", "--rows", "10"],
         ["active", "start", "rows.zarr", "--out", "{}"],
         ["nightly", "status", "{}"],
     ],

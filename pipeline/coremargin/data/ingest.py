@@ -167,14 +167,14 @@ def ingest(  # noqa: PLR0913 - one option for each decision about a file, all bu
         Rows that are appended may have labels that no row in the store has.
     dry_run : bool, default False
         Read the beginning and say what would be written.
-    storage_options : mapping, optional
-        Of the addresses of rows, labels, weights, names and store, such as {"region": "eu-central-1"}; credentials come
-        from the environment.
     commit_info : callable, optional
         Called when all rows were read, before they are committed: what the store's log is to say. What it raises leaves
         the store as it was.
     on_progress : callable, optional
         Called with a ``Progress`` after every batch.
+    storage_options : mapping, optional
+        Of the addresses of rows, labels, weights, names and store, such as {"region": "eu-central-1"}; credentials come
+        from the environment.
     **column_options
         What becomes of columns of a table:
 
