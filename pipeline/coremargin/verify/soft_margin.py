@@ -202,7 +202,7 @@ def training_errors_check(claim: Claim, wrong: np.ndarray, rows: np.ndarray, *, 
         text = f"at most {errors:,} of {count:,} rows ({percent_up(errors / count)}) are on the wrong side"
     if claim.moved or weighted or not count:
         return Check("errors", ok=True, text=text)
-    risk = guaranteed_risk(count, claim.features + claim.intercept, errors / count)
+    risk = guaranteed_risk(count, max(1, claim.features + claim.intercept), errors / count)
     new = f"at most {percent_up(risk)} of new ones, if all are drawn independently (Vapnik, confidence 95 %)"
     return Check("errors", ok=True, text=f"{text}; {new if risk < VACUOUS else 'too few for a bound on new rows'}")
 
