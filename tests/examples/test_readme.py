@@ -211,6 +211,10 @@ def test_commands_work_and_print_what_is_said(
     for code in GIVEN:
         run(Step(code, False, ()), tmp_path)
     shutil.copytree(tmp_path / "rows.zarr", tmp_path / "served" / "bucket" / "rows.zarr")
+    for month in ("10", "11"):
+        part = tmp_path / "served" / "bucket" / "2026" / month / "part-0.csv"
+        part.parent.mkdir(parents=True)
+        part.write_text("".join(["a,b,outcome\n", *(f"{row}.5,{row % 7}.25,{row % 2}\n" for row in range(50))]))
     with served_apart(tmp_path / "served") as endpoint:
         for name, value in (KEYS_OF_BUCKET | {"AWS_ENDPOINT_URL": endpoint}).items():
             monkeypatch.setenv(name, value)
