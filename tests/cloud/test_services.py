@@ -22,6 +22,10 @@ from email.utils import formatdate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pc
+import pyarrow.parquet as pq
 import pytest
 
 from cloud_kit import KEYS, upload
@@ -222,3 +226,33 @@ def test_a_server_without_conditions_is_only_read(
         result = run("info", "s3://bucket/rows.zarr", *options)
         assert result.exit_code == 0, result.output
     assert [path.name for path in (tmp_path / "served" / "bucket").iterdir()] == ["rows.zarr"]
+
+
+@pytest.mark.parametrize("service", [seaweedfs, azurite])
+def test_files_from_servers_of_others(
+    service: Callable[[Path], Any], run: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder of Parquet and a pattern of CSV become the stores that they become as files."""
+    for name, value in _ACCOUNT.items():
+        monkeypatch.setenv(name, value)
+    draws, folder = np.random.default_rng(0), tmp_path / "some files"
+    for year in (2025, 2026):
+        table = pa.table({"a": draws.normal(size=50_000), "b": draws.normal(size=50_000), "label": [0, 1] * 25_000})
+        part = folder / f"year={year}"
+        part.mkdir(parents=True)
+        pq.write_table(table, part / "part 0.parquet")
+        pc.write_csv(table, folder / f"{year}.csv")
+    (tmp_path / "service").mkdir()
+    with service(tmp_path / "service") as (store, address, endpoint):
+        upload(folder, store, "some files")
+        for number, names in enumerate((["year=2025", "year=2026"], ["20*.csv"])):
+            found = list[str]()
+            for base, options in (
+                (folder, []),
+                (f"{address}/some files", ["--storage-option", f"endpoint={endpoint}"]),
+            ):
+                place = tmp_path / f"{number}-{len(found)}.zarr"
+                result = run("ingest", *(f"{base}/{name}" for name in names), str(place), "--label", "label", *options)
+                assert result.exit_code == 0, result.output
+                found.append(Store.open(place).digest)
+            assert found[0] == found[1]

@@ -214,7 +214,10 @@ def test_commands_work_and_print_what_is_said(
     with moto_server() as endpoint:
         for name, value in (KEYS_OF_BUCKET | {"AWS_ENDPOINT_URL": endpoint}).items():
             monkeypatch.setenv(name, value)
-        boto3.client("s3", endpoint_url=endpoint).create_bucket(Bucket="bucket")
+        bucket = boto3.resource("s3", endpoint_url=endpoint).create_bucket(Bucket="bucket")
+        table = "".join(["a,b,outcome\n", *(f"{row}.5,{row % 7}.25,{row % 2}\n" for row in range(50))])
+        for month in ("10", "11"):
+            bucket.put_object(Key=f"2026/{month}/part-0.csv", Body=table.encode())
         for step in steps(page):
             if step.code in NOT_RUN:
                 continue

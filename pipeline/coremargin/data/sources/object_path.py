@@ -256,9 +256,11 @@ class ObjectBytes(io.RawIOBase):
         """Fill the buffer, unless the content ends before."""
         view, done = memoryview(buffer).cast("B"), 0
         while done < len(view) and self._at < self._nbytes:
-            data = self._stream().read(self._at)[: len(view) - done]
+            stream = self._stream()
+            data = stream.read(self._at)[: len(view) - done]
             view[done : done + len(data)] = data
             done, self._at = done + len(data), self._at + len(data)
+            stream.drop_before(self._at)
         return done
 
     def expect(self, spans: Iterable[tuple[int, int]], range_bytes: int, ahead: int | None) -> None:
@@ -334,11 +336,15 @@ class _Stream:
 
     def read(self, at: int) -> memoryview:
         """Bytes from there on, as many as lie in one range."""
-        while self._ahead is not None and self._ranges and self._ranges[0].stop <= at:
-            object_storage.prefetcher.drop(self._ranges.popleft().part)
+        self.drop_before(at)
         self._extend()
         found = next(one for one in self._ranges if at < one.stop)
         return found.data()[at - found.start :]
+
+    def drop_before(self, at: int) -> None:
+        """Release what lies before this byte, unless all is held."""
+        while self._ahead is not None and self._ranges and self._ranges[0].stop <= at:
+            object_storage.prefetcher.drop(self._ranges.popleft().part)
 
     def _extend(self) -> None:
         """Request ranges as far as they may be ahead."""
