@@ -182,16 +182,10 @@ def test_addresses_and_options_that_are_refused(run: Callable[..., Result], word
 @pytest.mark.parametrize(
     "words",
     [
-        ["ingest", "rows.csv", "{}"],
         ["ingest", "s3://buck/rows.csv", "rows.zarr"],
         ["train", "s3://buck/rows.csv", "--out", "m"],
         ["train", "{}", "--out", "s3://buck/m"],
         ["predict", "s3://buck/m", "{}", "out.csv"],
-        ["remove", "{}", "3"],
-        ["relabel", "{}", "x.csv"],
-        ["expire", "{}", "--older-than", "3 d"],
-        ["compact", "{}"],
-        ["synth", "{}", "--rows", "10"],
         ["active", "start", "{}", "--out", "c"],
         ["nightly", "status", "{}"],
     ],
