@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,7 +24,6 @@ from coremargin.problems.registry import new_job
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from coremargin.data.store import Store
 
@@ -74,10 +74,10 @@ def test_a_swallowed_signal_ends_the_job(
     with pytest.raises(Interrupted, match="--resume"):
         train_job(job, store, InProcess(1), progress=progress)
     assert at_block is None or progress.blocks == at_block
-    assert not job.out.exists()
+    assert not Path(job.out).exists()
     train_job(job, store, InProcess(1), begin="resume")
     for name in ("model.json", "arrays.npz"):
-        assert (job.out / name).read_bytes() == (whole.out / name).read_bytes()
+        assert Path(job.out, name).read_bytes() == Path(whole.out, name).read_bytes()
 
 
 @EACH

@@ -31,7 +31,7 @@ def model_of(store: Path) -> Path:
 def train_with(source: Source, executor: Executor, store: Path, **options: Any) -> dict[str, Any]:
     """``coremargin train`` as a call, model and report written; its JSON summary and its rounds."""
     job = new_job(store=store, out=model_of(store), **options)
-    report = partial(write_report, name=job.out.name)
+    report = partial(write_report, name=Path(job.out).name)
     outcome = train_job(job, source, executor, begin="restart", overwrite=True, report=report)
     return {**summary_of(outcome), "rounds": outcome.rounds}
 

@@ -108,6 +108,9 @@ def stated(measured: list[dict[str, Any]]) -> list[tuple[str, str, bool]]:
     most = picks["largest"]["most_planes"]
     fewer = all(told["updates"] <= one["perceptron"] for one in measured for told in one["picks"].values())
     above = max(told["most_updates"] for told in picks.values())
+    most_of_all = [
+        {"most": max(told["most_updates"] for told in one["picks"].values()), "bound": one["bound"]} for one in measured
+    ]
     least = min(picks, key=lambda name: float(updates[name]))
     noise = 2.0 * float(np.hypot(picks["smallest"]["updates_error"], picks[least]["updates_error"]))
     few = updates["smallest"] <= updates[least] + noise
@@ -140,6 +143,11 @@ def stated(measured: list[dict[str, Any]]) -> list[tuple[str, str, bool]]:
         ),
         ("the smaller gamma, the more updates", "at every gamma measured" if grows else "not at every gamma", grows),
         ("at most 1 / gamma^2 = 100 updates, of rows of length 1", f"up to {above:,}: they are longer", above <= 100),
+        (
+            "at most (R / gamma)^2 updates (Novikoff), at every gamma",
+            f"{max(one['most'] / one['bound'] for one in most_of_all):.0%} of it at most",
+            all(one["most"] <= one["bound"] for one in most_of_all),
+        ),
     ]
 
 

@@ -168,13 +168,13 @@ def convert(
             try:
                 return _location(value, folder)
             except UsageError as error:
-                raise _Refused(str(error)) from None
+                raise _Refused(f"{_key_of(value, data)}: {error}") from None
         raise NotImplementedError(f"no reader for {wanted}")
 
     try:
         return msgspec.convert(data, kind, dec_hook=decode)
-    except _Refused as error:  # without the value, which may contain what somebody took for an option: a secret
-        raise SpecError(f"{where}: store: {error}") from None
+    except _Refused as error:  # without the value, which may be a secret that was taken for an option
+        raise SpecError(f"{where}: {error}") from None
     except msgspec.ValidationError as error:
         info = inspect.type_info(kind)  # takes longer than the conversion
         _check_keys(data, info, where, ())
@@ -194,6 +194,18 @@ def resolve_path(value: Any, folder: Path) -> Path:
     if value.startswith("./") and path.is_absolute():  # without the ./ it would be absolute
         path = Path(os.path.abspath(folder / value))
     return Path(os.path.normpath(folder / path))
+
+
+def _key_of(value: Any, data: Mapping[str, Any]) -> str | None:
+    """The key of a value, with those of the tables that it is in."""
+    for name, given in data.items():
+        if given is value:
+            return name
+        tables = given if isinstance(given, list) else [given]
+        found = next((key for one in tables if isinstance(one, Mapping) and (key := _key_of(value, one))), None)
+        if found is not None:
+            return f"{name}.{found}"
+    return None
 
 
 class _Refused(Exception):

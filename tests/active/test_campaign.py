@@ -17,6 +17,7 @@ from campaign_kit import CLASSES, forgotten, rows_and_labels, same_state, state_
 from coremargin.active import Campaign
 from coremargin.active.answer_files import oracle_of
 from coremargin.active.status import status_without_state
+from coremargin.blas import one_blas_thread
 from coremargin.cli.campaign_status import status_text
 from coremargin.data.owned import Kind
 from coremargin.data.scaled import scaled
@@ -27,7 +28,6 @@ from coremargin.engine.executors import InProcess
 from coremargin.engine.loop import Callbacks, Engine, rounds
 from coremargin.errors import DataError, Interrupted, LabelError
 from coremargin.formats.draws import drawn
-from coremargin.maths.blas import one_blas_thread
 from coremargin.maths.evidence import most_wrong, share_of
 from coremargin.models.registry import load
 from coremargin.problems.active.problem import problem_of

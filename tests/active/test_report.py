@@ -81,8 +81,12 @@ def test_published_bounds_stand_where_they_hold(method: str, tmp_path: Path) -> 
     share, n, k = said["Ralaivola 2015, (8)"[-13:]]["bound"], len(X), len(model.coreset_ids)
     assert (1 - share) ** (n - k) * math.comb(n, k) * n / 0.2 == pytest.approx(1.0)  # none of the other n - k is wrong
     assert f"if all {n:,} rows are drawn" in campaign.report().read_text(encoding="utf-8")
+    assert ("15, Lemma 1.1" in said) == (method == "slab")
     if "Corollary 3.2" in said:
         rows = np.array(sorted({line.row for line in lines if line.label is not None}))
         longest, rho = np.linalg.norm(X[rows].astype(float), axis=1).max(), model.certificate.upper
         assert said["Corollary 3.2"]["bound"] == pytest.approx((2 * longest / rho / 0.1) ** 2, rel=1e-6)
+        most = said["Corollary 3.2"]["bound"]
+        labels = most + most / 0.3 * (math.log(most) + math.log(5))
+        assert said["s 4.1 and 4.2"]["bound"] == pytest.approx(labels)
         assert said["Corollary 3.2"]["needed"] == sum(line.why == "query" for line in lines)

@@ -58,6 +58,7 @@ def test_from_a_store_to_a_proof(tmp_path: Path, pool: tuple[Store, Path], run_c
     out, model = tmp_path / "c", tmp_path / "c" / "model"
     begun = run_cli("active", "start", store.path, "--out", out, "--classes", "ham,spam", "--error", "0.05")
     assert f"`coremargin active label {out}`" in begun.stdout
+    assert "Lemma 4.2 allows 4e+04 rows near the hyperplane and" in begun.stdout  # 4 (R / margin)^2 / epsilon^2
     ran = run_cli("active", "run", out, "--oracle", oracle, "--json")
     found = json.loads(ran.stdout.splitlines()[-1])
     assert set(SAID) <= set(found)

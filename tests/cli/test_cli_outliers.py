@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,6 +56,12 @@ def test_from_a_path_to_a_report(tmp_path: Path, store: Store, run_cli: Cli) -> 
     assert "no other row within" in page
     assert "no row within" not in page
     assert "outliers" in run_cli("show", model).stdout
+    work = json.loads((model / "run.json").read_text())["work"]
+    assert work["log10_leaves"] == pytest.approx(4 * math.log10(5))
+    assert work["log10_subsets"] == pytest.approx((work["coreset"] + 1) * math.log10(300))
+    for text in (trained.stdout, page):
+        assert "nodes of the search; a tree with d + 2 branches has (d + 2)^k = 625 leaves" in text
+        assert "Lemma 5.2 allows M^(c + 1) = 10^" in text
 
 
 def test_too_few_outliers_end_with_a_proof(tmp_path: Path, store: Store, run_cli: Cli) -> None:

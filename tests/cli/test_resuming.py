@@ -44,7 +44,7 @@ JOBS: list[dict[str, Any]] = [
     {"one_class": "ball", "nu": 0.1}, {"one_class": "ball", "kernel": "poly", "degree": 2, "nu": 0.1},
     {"one_class": "ellipsoid", "only": "a b"}, {"one_class": "ellipsoid", "nu": 0.1},
     {"loss": "hinge", "relative_margin": 2.5}, {"strategy": "cutting-planes", "centre": "ep", "pick": "random"},
-    {"kernel": "rbf", "loss": "hinge", "C": [0.1, 1.0], "relative_margin": 2.5},
+    {"kernel": "rbf", "loss": "hinge", "C": [0.1, 1.0], "relative_margin": 2.5}, {"kernel": "rbf", "strategy": "smo"},
 ]  # fmt: skip
 
 

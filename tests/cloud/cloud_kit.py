@@ -28,6 +28,9 @@ from xml.sax.saxutils import escape
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from coremargin.data.source import Source
+    from coremargin.engine.protocols import Block
+
 KEYS = {
     "AWS_ACCESS_KEY_ID": "AKIATESTONLY",
     "AWS_SECRET_ACCESS_KEY": "planted/secret+0123456789",
@@ -60,7 +63,8 @@ class BucketServer:
     """The folders of a folder as buckets, by the requests of S3 that readers send.
 
     allow: called with the authorization header of a request, returns "" or the code of a refusal. requests: method and
-    key of each; busiest: of how many at a time. hidden: whether listing is refused; ranges: whether parts are sent.
+    key of each; busiest: of how many at a time. hidden: whether listing is refused; ranges: whether parts are sent;
+    alter: what is sent of an object in the place of its bytes.
     """
 
     def __init__(self, root: Path) -> None:
@@ -68,6 +72,7 @@ class BucketServer:
         self.allow: Callable[[str], str] = lambda header: ""
         self.requests: list[tuple[str, str]] = []
         self.hidden, self.ranges = False, True
+        self.alter: Callable[[str, bytes], bytes] = lambda key, data: data
         self.running = self.busiest = 0
         self.counting = threading.Lock()
         self._server = _Server(("127.0.0.1", 0), _Handler)
@@ -124,7 +129,7 @@ class _Handler(BaseHTTPRequestHandler):
         path = served.root / key
         if not path.is_file():
             return self.refuse(403, "AccessDenied") if served.hidden else self.refuse(404, "NoSuchKey")
-        status_of, data = path.stat(), path.read_bytes()
+        status_of, data = path.stat(), served.alter(key, path.read_bytes())
         tag, size = f"{status_of.st_ino:x}-{status_of.st_mtime_ns:x}", len(data)
         status, extra = 200, {}
         given = self.headers.get("Range", "") if served.ranges else ""
@@ -189,6 +194,25 @@ class _Handler(BaseHTTPRequestHandler):
                 if faults.megabytes:
                     due = started + (at + step) / (faults.megabytes * 1e6)
                     time.sleep(max(0.0, due - time.monotonic()))
+
+
+@dataclass(frozen=True)
+class WaitProbe:
+    """The seconds that the first chunk of a block takes to come, before some work; importable on worker processes."""
+
+    work_s: float
+
+    def narrow(self, block: Block) -> WaitProbe:
+        return self
+
+    def __call__(self, source: Source, block: Block) -> float:
+        started = time.perf_counter()
+        source.read(block.chunks[0])
+        waited = time.perf_counter() - started
+        time.sleep(self.work_s)
+        for chunk in block.chunks[1:]:
+            source.read(chunk)
+        return waited
 
 
 @contextmanager

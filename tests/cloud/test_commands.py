@@ -182,10 +182,6 @@ def test_addresses_and_options_that_are_refused(run: Callable[..., Result], word
 @pytest.mark.parametrize(
     "words",
     [
-        ["ingest", "s3://buck/rows.csv", "rows.zarr"],
-        ["train", "s3://buck/rows.csv", "--out", "m"],
-        ["train", "{}", "--out", "s3://buck/m"],
-        ["predict", "s3://buck/m", "{}", "out.csv"],
         ["active", "start", "{}", "--out", "c"],
         ["nightly", "status", "{}"],
     ],

@@ -18,7 +18,7 @@ import coremargin
 from cloud_kit import upload
 from coremargin.data import object_storage
 from coremargin.data.check import check_store
-from coremargin.data.object_storage import Prefetcher, _Part, prefetcher
+from coremargin.data.object_storage import Part, Prefetcher, prefetcher
 from coremargin.data.store import Store
 from coremargin.data.synth import Recipe, synth
 from coremargin.data.writer import StoreWriter
@@ -268,7 +268,7 @@ def test_a_part_is_taken_once_or_dropped() -> None:
         assert may_end.wait(60)
         return done
 
-    running, queued = [_Part(fetch, 10) for _ in range(object_storage.REQUESTS)], _Part(fetch, 10)
+    running, queued = [Part(fetch, 10) for _ in range(object_storage.REQUESTS)], Part(fetch, 10)
     for part in (*running, queued):
         limited.request(part)
     for part in (queued, running[0]):  # one is cancelled, the other cannot be any more

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 import coremargin
-from cloud_kit import KEYS
+from cloud_kit import KEYS, WaitProbe
 from coremargin.data.store import Store
+from coremargin.engine.clusters.embedded import start_embedded
+from coremargin.engine.plan import plan_blocks
 from coremargin.errors import CoremarginError
 
 if TYPE_CHECKING:
@@ -37,3 +39,19 @@ def test_a_refusal_on_a_worker_is_reported_by_name(
     with pytest.raises(CoremarginError, match="access denied") as caught:
         coremargin.train(store, cluster="embedded")
     assert not any(secret in repr(caught.value) for secret in KEYS.values() if len(secret) > 10)
+
+
+def test_workers_fetch_their_next_blocks(place: Location, server: BucketServer) -> None:
+    """While they probe one: but for the first, blocks are there when they are probed, and fetched once."""
+    store = Store.open(place)
+    store.scalars()
+    probe, blocks = WaitProbe(0.8), plan_blocks(store, 3 * 20_000)
+    with start_embedded(workers=2, threads=1) as executor:
+        list(executor.run(store, WaitProbe(0.0), blocks[:2]))  # which open the store
+        server.faults.delay = 0.4
+        server.requests.clear()
+        waits = [result.summary for result in executor.run(store, probe, blocks)]
+    assert len(waits) == len(blocks) > 8
+    assert sum(wait < 0.2 for wait in waits) > len(blocks) / 2, waits
+    chunks = [key for _, key in server.requests if "/X/" in key]
+    assert len(chunks) == len(set(chunks)) == store.chunks

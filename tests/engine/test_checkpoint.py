@@ -36,7 +36,7 @@ EXACT = ("model.json", "arrays.npz")
 
 def exact(model: Path) -> dict[str, bytes]:
     """What must be equal to the bit."""
-    return {name: (model / name).read_bytes() for name in EXACT}
+    return {name: Path(model, name).read_bytes() for name in EXACT}
 
 
 def stop_after(blocks: int) -> Progress:
@@ -87,13 +87,15 @@ def test_resume_reads_what_is_missing_only(job: TrainJob, store: Store, interrup
     assert [record["round"] for record in done.rounds] == [record["round"] for record in alone.rounds]
     for key in ("scans", "bytes_read", "working_set_rows"):
         assert done.run[key] == alone.run[key]
-    assert exact(job.out) == exact(job.out.with_name("alone"))
+    assert exact(job.out) == exact(Path(job.out).with_name("alone"))
     assert not interrupted.exists()
 
 
 def replace_out(job: TrainJob, name: str) -> TrainJob:
     """The same job for another output."""
-    return new_job(**{field: getattr(job, field) for field in job.__struct_fields__} | {"out": job.out.with_name(name)})
+    return new_job(
+        **{field: getattr(job, field) for field in job.__struct_fields__} | {"out": Path(job.out).with_name(name)}
+    )
 
 
 def test_interrupted_again_and_again(job: TrainJob, store: Store) -> None:
@@ -106,7 +108,7 @@ def test_interrupted_again_and_again(job: TrainJob, store: Store) -> None:
         begin = "resume"
     done = train_job(job, store, InProcess(1), begin="resume", progress=stop_after(7))
     assert done.run["resumed"] == alone.run["scans"] * store.chunks // 7
-    assert exact(job.out) == exact(job.out.with_name("alone"))
+    assert exact(job.out) == exact(Path(job.out).with_name("alone"))
 
 
 def test_resume_announces_what_it_will_read(job: TrainJob, store: Store, interrupted: Path) -> None:
@@ -135,12 +137,12 @@ def test_ended_while_a_round_is_told(job: TrainJob, store: Store, error: type[Ba
     assert [record["round"] for record in done.rounds] == [record["round"] for record in alone.rounds]
     for key in ("scans", "bytes_read"):
         assert done.run[key] == alone.run[key]
-    assert exact(job.out) == exact(job.out.with_name("alone"))
+    assert exact(job.out) == exact(Path(job.out).with_name("alone"))
 
 
 def test_a_second_job_on_one_output_is_refused_at_once(job: TrainJob, store: Store) -> None:
     """While a job runs, another one on its output ends with Busy, under any name of the folder, before it reads."""
-    link = job.out.with_name("link")
+    link = Path(job.out).with_name("link")
     link.symlink_to(job.out)
     inside, go_on = threading.Event(), threading.Event()
 
@@ -162,7 +164,7 @@ def test_a_second_job_on_one_output_is_refused_at_once(job: TrainJob, store: Sto
     finally:
         go_on.set()
         first.join(60)
-    assert job.out.is_dir()
+    assert Path(job.out).is_dir()
 
 
 def test_new_refuses_a_checkpoint_and_restart_throws_it_away(job: TrainJob, store: Store, interrupted: Path) -> None:
@@ -232,7 +234,7 @@ def test_rows_appended_meanwhile_wait_for_the_next_job(
         train_job(job, Store.open(store.path), InProcess(1), begin="resume")
     assert identity_then(job.out)["store"] == store.digest
     assert resume(job).model.rows == 800
-    assert exact(job.out) == exact(job.out.with_name("alone"))
+    assert exact(job.out) == exact(Path(job.out).with_name("alone"))
     with pytest.raises(Exception, match="rows were appended after training: run `coremargin retrain`"):
         verify(job.out, store.path)
 
@@ -296,7 +298,7 @@ def test_a_damaged_part_costs_its_blocks_only_when_it_is_gone(job: TrainJob, sto
         path.unlink()
     assert resume(job).run["resumed"] == 1
     train_job(replace_out(job, "alone"), store, InProcess(1))
-    assert exact(job.out) == exact(job.out.with_name("alone"))
+    assert exact(job.out) == exact(Path(job.out).with_name("alone"))
 
 
 def test_what_a_kill_left_without_a_record_is_no_checkpoint(job: TrainJob, store: Store, interrupted: Path) -> None:

@@ -327,7 +327,7 @@ def test_libraries_that_come_later_are_on_one_thread_too() -> None:
     """A BLAS that is loaded between two contexts has one thread in the second, and its own number again after it."""
     code = """
 import threadpoolctl
-from coremargin.maths.blas import one_blas_thread
+from coremargin.blas import one_blas_thread
 
 def threads():
     return {each["filepath"]: each["num_threads"] for each in threadpoolctl.threadpool_info()}

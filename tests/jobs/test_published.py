@@ -40,11 +40,40 @@ def test_statements_are_held_against_what_is_measured() -> None:
     assert not stated(measured)[0][2]
 
 
-def test_on_the_circle_all_labels_are_asked_for() -> None:
-    """Whoever is to prove that none is wrong asks about every row, and finds the only one of its class."""
-    from circle import asked
+@pytest.mark.parametrize(("b", "largest"), [(1.0, 1.5), (0.5, 12 / 13), (2.0, 24 / 13)])
+def test_three_points_in_an_ellipse_are_as_far_apart_as_the_lecture_says(b: float, largest: float) -> None:
+    """3a/2 in a disc, 6 a^2 b / (b^2 + 3 a^2) in an ellipse with b at most a, and a and b exchanged in others."""
+    from gap_tolerant import largest_margin, lecture_margin
 
-    assert asked(12, 0.5 / 12, 1 - 1 / 12) == (12, True)
+    assert largest_margin(b, 6) == pytest.approx(largest, rel=1e-4)
+    assert (lecture_margin(b) == pytest.approx(largest)) == (b <= 1)
+
+
+def test_shares_and_volumes_are_those_of_known_bodies(rng: np.random.Generator) -> None:
+    """Of a quarter disc: its centre of gravity leaves at least 4/9; a plane through the middle leaves half."""
+    from volumes import centre_of, distance, least_share, space_of
+
+    from coremargin.maths.active.walks import hit_and_run
+
+    space = space_of(np.eye(2))
+    points, others = hit_and_run(space, 0, 400), hit_and_run(space, 1, 400)
+    gravity = np.full(2, 4 / (3 * np.pi))
+    assert centre_of("gravity", space, points) == pytest.approx(gravity, abs=0.03)
+    share, error = least_share(gravity, points, others, rng.standard_normal((50, 2)))
+    assert error < 0.03
+    assert 1 / np.e - 3 * error <= share <= 0.5
+    assert distance(points.mean(axis=0), points) == pytest.approx(0, abs=1e-9)
+    half, _ = least_share(gravity, points, others, np.array([[1.0, -1.0]]))
+    assert half == pytest.approx(0.5, abs=0.05)
+
+
+@pytest.mark.parametrize("part", ["(a) in the plane", "(b) in three dimensions"])
+def test_on_the_circle_all_labels_are_asked_for(part: str) -> None:
+    """Whoever is to prove that none is wrong asks about every row, and finds the only one of its class."""
+    from circle import PARTS, count_answers
+
+    X = PARTS[part](12)
+    assert count_answers(X, 12, 0.5 / len(X), 1 - 1 / len(X)) == (len(X), True)
 
 
 def test_an_svm_on_banana_errs_as_published(real_data: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from coremargin.data.arrays import ArraySource
 from coremargin.engine.executors import InProcess
@@ -23,6 +24,7 @@ from coremargin.learn.compare import (
     rescaled_lesson,
 )
 from coremargin.maths.hard_margin import solve_hard_margin
+from coremargin.problems.hard.comparison import Comparison, Run, render
 
 Maker = Callable[..., tuple[np.ndarray, np.ndarray]]
 
@@ -152,3 +154,37 @@ def test_the_command_prints_a_table_json_and_a_page(tmp_path: Path, make_separab
     found = json.loads(run_cli(*words, "--json").stdout)
     assert [run["strategy"] for run in found["runs"]] == ["fast", "perceptron", "slab", "dual-qp"]
     assert found["lower"] <= found["upper"]
+
+
+@pytest.mark.parametrize(
+    ("others", "sentence"),
+    [
+        ({}, "times the store.</p>"),
+        ({"lp": 200}, "times the store. All others that prove a margin read more.</p>"),
+        ({"lp": 100}, "times the store. <i>lp</i> read as much.</p>"),
+        ({"lp": 100, "smo": 300}, "times the store. <i>lp</i> read as much, all others that prove a margin more.</p>"),
+        ({"lp": 50, "smo": 60, "cvm": 100}, "times the store. Less was read by <i>lp</i>, <i>smo</i>.</p>"),
+    ],
+)
+def test_the_page_says_who_read_less_than_fast(others: dict[str, int], sentence: str) -> None:
+    """Also where others read as much, or where fast ran alone."""
+    idle = Run("alma", status="stopped", reads=0.0, bytes_read=0)  # which its limit stopped before it proved anything
+    runs = [
+        Run(name, status="certified", reads=size / 100, bytes_read=size, lower=0.9, upper=1.0)
+        for name, size in {"fast": 100, **others}.items()
+    ]
+    found = Comparison("rows.zarr", 10, 2, 100, 1e-2, intercept=True, reads=None, limit=None, runs=[*runs, idle])
+    assert sentence in render(found, exponential_lesson((2,)), rescaled_lesson((1, 10)), "coremargin compare rows.zarr")
+
+
+def test_rows_may_be_scaled_by_their_ellipsoid(make_separable: Maker) -> None:
+    """Fitted once for all strategies; the margin does not depend on the units of columns; sparse rows are refused."""
+    X, labels = make_separable(200, 3, margin=0.3)
+    units = np.array([1e3, 1.0, 1e-2], np.float32)
+    uppers = [
+        compare(ArraySource(rows, labels), InProcess(1), ["fast", "paper"], epsilon=1e-4, scaling="ellipsoid").upper
+        for rows in (X, X * units)
+    ]
+    assert uppers[0] == pytest.approx(uppers[1], rel=1e-3)
+    with pytest.raises(UsageError, match="sparse"):
+        compare(ArraySource(csr_array(X), labels), InProcess(1), ["fast"], scaling="ellipsoid")

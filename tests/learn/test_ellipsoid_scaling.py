@@ -24,7 +24,7 @@ from coremargin.learn.train import train_job
 from coremargin.maths.scaling import Metric
 from coremargin.models.model import Model
 from coremargin.problems.kernel.report import field_of
-from coremargin.problems.registry import new_job
+from coremargin.problems.registry import kind_of, new_job
 from coremargin.verify.examine import examine
 
 if TYPE_CHECKING:
@@ -423,6 +423,6 @@ def test_planned(rng: np.random.Generator, make_store: MakeStore, tmp_path: Path
     assert (away["in_memory"], away["reads_before"]) == (False, 1)
     other = plan_job(structs.replace(job, scaling="standard"), "embedded")
     assert away["bytes_expected"] == other["bytes_expected"] + store.nbytes
-    assert any(line.startswith("scaling") for line in describe_plan(away))
+    assert any(line.startswith("scaling") for line in describe_plan(away, kind_of(job)))
     with pytest.raises(UsageError, match="of memory for 4 columns"):
         plan_job(structs.replace(job, memory=1000), "threads")

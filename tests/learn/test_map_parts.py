@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import coremargin
+from coremargin.blas import one_blas_thread
 from coremargin.data import mapped as mapped_rows
 from coremargin.data.arrays import ArraySource
 from coremargin.data.mapped import mapped, mapped_each
@@ -16,7 +17,6 @@ from coremargin.data.parts import parts_of
 from coremargin.data.transformed import fitted
 from coremargin.engine.protocols import Block
 from coremargin.formats.map_asked import MapAsked
-from coremargin.maths.blas import one_blas_thread
 from coremargin.problems.outliers.probe import OutlierProbe
 from coremargin.verify import feature_map as checked
 from coremargin.verify import verify

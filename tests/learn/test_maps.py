@@ -88,7 +88,7 @@ def test_mapped_rows_are_those_of_scikit_learn(asked: dict[str, Any]) -> None:
 @pytest.mark.parametrize("asked", MAPS)
 def test_a_mapped_row_depends_on_no_other(asked: dict[str, Any]) -> None:
     """Rows by number and rows of chunks of any size have the same bits."""
-    from coremargin.maths.blas import one_blas_thread
+    from coremargin.blas import one_blas_thread
 
     X, y = ring()
     plain = {name: value for name, value in asked.items() if name != "scaling"}

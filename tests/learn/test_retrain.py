@@ -587,7 +587,7 @@ def test_a_job_file(store: Store, model: Path, tmp_path: Path) -> None:
     path.write_text('job = "retrain"\nmodel = "first"\nstore = "rows.zarr"\nout = "second"\nmemory = "64 MiB"\n')
     job = load_retrain_job(path)
     assert isinstance(job, RetrainJob)
-    assert (job.model, job.store, job.out) == (model, str(store.path), tmp_path / "second")
+    assert (job.model, job.store, job.out) == (str(model), str(store.path), str(tmp_path / "second"))
     path.write_text('job = "retrain"\nmodel = "first"\nstore = "rows.zarr"\nout = "second"\nfolds = 3\n')
     with pytest.raises(SpecError, match="folds: a retraining keeps"):
         load_retrain_job(path)

@@ -79,7 +79,7 @@ def job_of(store: Store, out: Path, kind: str, **options: Any) -> Any:
 def exact(model: Path) -> dict[str, bytes]:
     """What must be equal to the bit."""
     names = ("fleet.json", "model.json", "arrays.npz")
-    return {str(path.relative_to(model)): path.read_bytes() for path in model.rglob("*") if path.name in names}
+    return {str(path.relative_to(model)): path.read_bytes() for path in Path(model).rglob("*") if path.name in names}
 
 
 def stages_of(job: Any, store: Store) -> Any:
@@ -221,9 +221,9 @@ def test_classes_of_a_fleet_are_counted_as_rows_are_read(tmp_path: Path, store: 
     assert "when they were read" in page_of(job.out, "m")
     texts = [check.text for check in verify(job.out, store.path).checks]  # type: ignore[union-attr]
     assert any("nothing is claimed; found on the training rows: accuracy 1.000000 with C 3" in text for text in texts)
-    run = json.loads((job.out / "run.json").read_text())
+    run = json.loads(Path(job.out, "run.json").read_text())
     for other in ([], [{"C": 3}], [{**run["as_read"][0], "confusion": [[1]]}]):
-        (job.out / "run.json").write_text(json.dumps(run | {"as_read": other}))
+        Path(job.out, "run.json").write_text(json.dumps(run | {"as_read": other}))
         assert "when they were read" not in page_of(job.out, "m")
 
 

@@ -8,7 +8,7 @@ import daqp
 import numpy as np
 import pytest
 
-from coremargin.maths.blas import one_blas_thread
+from coremargin.blas import one_blas_thread
 from coremargin.maths.hard_margin import solve_hard_margin
 from coremargin.maths.kesler import KeslerSolution, solve_kesler
 from coremargin.maths.multiclass import margins, upper_bound

@@ -16,7 +16,10 @@ from coremargin.maths.published_bounds import (
     coreset_rows,
     guaranteed_risk,
     labels_asked,
+    log10_leaves,
+    log10_subsets,
     perceptron_updates,
+    sharp_coreset_rows,
     simple_vc_bound,
     slab_steps,
     vc_dimension,
@@ -39,7 +42,8 @@ def test_the_margin_cannot_fall_for_more_steps(ratio: float, epsilon: float) -> 
             now, count = now * math.sqrt(1 - alpha**2 / (4 * R**2)), count + 1
         return count
 
-    assert steps(least=True) <= coreset_rows(R, rho, epsilon)
+    assert steps(least=True) <= sharp_coreset_rows(R, rho, epsilon) < coreset_rows(R, rho, epsilon)
+    assert sharp_coreset_rows(R, rho, epsilon) < 27 * (R / rho) ** 2 / epsilon + 2  # Jaggi 2013
     assert any_row(R, rho, epsilon) / 10 <= steps(least=False) <= any_row(R, rho, epsilon)
 
 
@@ -61,12 +65,15 @@ def test_the_coreset_is_within_lemma_3_1(rng: np.random.Generator) -> None:
         X += 0.2 * y[:, None] * w
         rho = solve_hard_margin(X, y, intercept=False).upper
         longest = float(np.linalg.norm(X, axis=1).max())
-        assert len(coreset_svm(X, y, epsilon)[1]) <= coreset_rows(longest, rho, epsilon) + 1
+        assert len(coreset_svm(X, y, epsilon)[1]) <= sharp_coreset_rows(longest, rho, epsilon) + 1
 
 
 def test_the_figures_are_those_of_the_papers() -> None:
     """By hand: 64 (R / rho)^2 / epsilon, 1 / gamma^2, |C| / e (ln |C| + ln 1 / delta) beside |C|."""
     assert coreset_rows(2.0, 0.5, 0.1) == pytest.approx(64 * 16 / 0.1)
+    assert sharp_coreset_rows(2.0, 0.5, 0.1) == pytest.approx(16 * 16 / 0.1)
+    assert log10_subsets(1000, 4.0) == pytest.approx(15)
+    assert log10_leaves(98, 5) == pytest.approx(10)
     assert any_row(2.0, 0.5, 0.1) == pytest.approx(4 * 16 / 0.01)
     assert slab_steps(4.0, 1.0, 0.5) == pytest.approx(4 * 15 / 0.25)
     assert perceptron_updates(1.0, 0.1) == pytest.approx(100)

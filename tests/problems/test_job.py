@@ -13,6 +13,7 @@ from msgspec.structs import fields
 
 import coremargin
 from coremargin import spec as specs
+from coremargin.active.stream import StreamJob, load_stream_job
 from coremargin.engine.clusters.specs import load_cluster
 from coremargin.errors import SpecError, UsageError
 from coremargin.problems.active.spec import ActiveJob
@@ -96,6 +97,16 @@ def test_the_example_of_a_campaign_names_every_key_with_its_default(repository: 
     assert keys == {"job", *ActiveJob.__struct_fields__} - not_of_a_campaign
     job = load_job(path)
     assert job == ActiveJob(store=job.store, out=job.out, oracle=job.oracle)  # type: ignore[attr-defined]
+
+
+def test_the_example_of_a_stream_names_every_key_with_its_default(repository: Path) -> None:
+    """jobs/stream.toml has all keys of a stream, and changes no default."""
+    path = repository / "jobs" / "stream.toml"
+    keys = set(re.findall(r"^(?:# )?(\w+) = ", path.read_text(encoding="utf-8"), re.MULTILINE))
+    assert keys == {"job", *StreamJob.__struct_fields__}
+    job = load_stream_job(path)
+    assert job is not None
+    assert job == StreamJob(rows=job.rows, out=job.out, label=job.label)
 
 
 @pytest.mark.parametrize("epsilon", ["0", "0.0", "1", "1.5", "-0.1", "nan", "inf"])

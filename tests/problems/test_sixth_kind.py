@@ -138,7 +138,7 @@ def test_it_is_killed_and_resumed_and_stopped(tmp_path: Path, store: Path) -> No
             train_job(broken, Store.open(store), InProcess(1), begin=begin, progress=Progress(on_block=stop))  # type: ignore[arg-type]
     assert train_job(broken, Store.open(store), InProcess(1), begin="resume").run["resumed"] == 2
     for name in ("model.json", "arrays.npz"):
-        assert (broken.out / name).read_bytes() == (alone.out / name).read_bytes()
+        assert Path(broken.out, name).read_bytes() == Path(alone.out, name).read_bytes()
     done = coremargin.train(store, extreme="longest", epsilon=EPSILON, max_scans=1, out=stopped.out)
     assert done.status == "stopped"
     assert coremargin.verify(stopped.out, store).ok

@@ -82,7 +82,7 @@ def test_a_true_certificate_is_confirmed(trained: Any, loss: str, intercept: boo
     assert result.claimed_lower <= result.lower <= result.upper <= result.claimed_upper
     assert [check.name for check in result.checks] == [
         "rows", "classes", "hypothesis", "status", "content", "per-sample C", "coreset", "dual weights", "value",
-        "dual bound", "radius",
+        "dual bound", "errors", "radius",
     ]  # fmt: skip
     texts = {check.name: check.text for check in result.checks}
     assert "over all 199 rows, 1 without label not counted" in texts["value"]

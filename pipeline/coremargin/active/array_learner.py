@@ -19,6 +19,7 @@ from coremargin.active.answers import (
 )
 from coremargin.active.learner import Learner
 from coremargin.active.penalty import with_penalty
+from coremargin.blas import one_blas_thread
 from coremargin.data.arrays import ArraySource
 from coremargin.data.labels import all_labels
 from coremargin.data.rows import as_numbers
@@ -30,7 +31,6 @@ from coremargin.engine.executors import InProcess
 from coremargin.engine.loop import Callbacks
 from coremargin.errors import DataError, LabelError, UsageError
 from coremargin.formats.current_answers import CurrentAnswers, same
-from coremargin.maths.blas import one_blas_thread
 from coremargin.maths.rows import concatenate
 from coremargin.problems.active.problem import problem_with_reserve
 from coremargin.problems.active.spec import ActiveJob

@@ -202,7 +202,7 @@ def job_of(settings: CampaignSettings, folder: Path) -> ActiveJob:
     asked = {name: getattr(settings, name) for name in settings.__struct_fields__ if name not in left}
     return ActiveJob(
         store=Location(settings.store),
-        out=folder,
+        out=Location(str(folder)),
         memory=Size(settings.memory),
         block=Size(settings.block),
         by_class=bool(settings.by_class),
@@ -220,7 +220,7 @@ def check_same_job(job: ActiveJob) -> None:
 
     Parameters that the job leaves open may have any value there.
     """
-    there = job_of(read_settings(job.out)[0], job.out)
+    there = job_of(read_settings(Path(job.out))[0], Path(job.out))
     left = {name for name in ("classes", "trial") if getattr(job, name) is None} | ({"C"} if job.C == AUTO else set())
     if job.asked_map is not None and job.asked_map.gamma == "scale":
         left |= {"gamma"}

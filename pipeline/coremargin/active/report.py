@@ -123,7 +123,8 @@ def _published_bounds(campaign: CampaignState) -> list[dict[str, Any]]:
     """Published bounds next to the numbers of this campaign, for two classes without a loss; only bounds that apply.
 
     rho: the largest margin of the answered rows; R: the length of the longest of them. Corollary 3.2 is about rows
-    within the slab of that margin's hyperplane: it does not apply to random rows and rows of the slab method.
+    within the slab of that margin's hyperplane: it does not apply to random rows and rows of the slab method, for which
+    Har-Peled 2015 bounds the steps. Lemma 4.2's |C| is that bound, not the rows that were added.
     """
     problem, state = campaign.problem, campaign.state
     rho = float(state.upper[0]) if problem.planes == 1 and problem.loss is None else 0.0
@@ -134,12 +135,25 @@ def _published_bounds(campaign: CampaignState) -> list[dict[str, Any]]:
     added = sum(reason == "query" for reason in why.values()) + campaign.position.wrong
     asked, rows = sum(line.label is not None for line in campaign.log.lines), rows_left(problem.source)
     found: list[dict[str, Any]] = []
-    if campaign.job.method not in ("random", "slab"):
+    most = bounds.any_row(R, rho, problem.epsilon)
+    if campaign.job.method == "slab":
+        most = bounds.slab_steps(2 * R, 2 * rho, problem.epsilon)
+        found.append(
+            {
+                "name": "Steps of the slab, one at a time",
+                "needed": added,
+                "bound": most,
+                "published": "O((Δ/γ)² / ε²)",
+                "constant": "4, Δ at most 2R, γ = 2ρ",
+                "source": "Har-Peled 2015, Lemma 1.1",
+            }
+        )
+    elif campaign.job.method != "random":
         found.append(
             {
                 "name": "Rows asked within the slab, one at a time",
                 "needed": added,
-                "bound": bounds.any_row(R, rho, problem.epsilon),
+                "bound": most,
                 "published": "O((R/ρ)² / ε²)",
                 "constant": "4",
                 "source": "Har-Peled, Roth, Zimak 2006, Corollary 3.2",
@@ -148,9 +162,9 @@ def _published_bounds(campaign: CampaignState) -> list[dict[str, Any]]:
     if campaign.job.method != "random":
         found.append(
             {
-                "name": "Labels, those of draws among them, for as many hypotheses as there were",
+                "name": "Labels, those of draws among them, with the bound above for |C|",
                 "needed": asked,
-                "bound": bounds.labels_asked(max(1, len(state.answered)), problem.error, delta),
+                "bound": bounds.labels_asked(max(1.0, most), problem.error, delta),
                 "published": "O(|C| / e (ln |C| + ln 1/δ))",
                 "constant": "1",
                 "source": "the same, Lemmas 4.1 and 4.2",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
@@ -25,8 +26,6 @@ from coremargin.maths.feature_map import feature_map
 from coremargin.problems.active.problem import problem_with_reserve
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from coremargin.data.source import Source
     from coremargin.formats.answers import Growth
     from coremargin.formats.campaign import CampaignSettings
@@ -61,7 +60,7 @@ class CampaignStore:
     """
 
     def __init__(self, settings: CampaignSettings, job: ActiveJob) -> None:
-        self._job, self._map = job, read_campaign_map(job.out, settings)
+        self._job, self._map = job, read_campaign_map(Path(job.out), settings)
         self._first = Commit(settings.rows, settings.digest)
 
     def commit_after(self, growths: Iterable[Growth]) -> Commit:

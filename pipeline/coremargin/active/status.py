@@ -26,9 +26,11 @@ from coremargin.formats.campaign import ANSWERS, MODEL, STATE
 from coremargin.formats.local_path import local_path
 from coremargin.formats.strict_json import cut
 from coremargin.maths.margin import ratio
+from coremargin.maths.published_bounds import any_row, labels_asked
 from coremargin.models.registry import load
 from coremargin.problems.active.model import found_of, reason_of
 from coremargin.problems.active.problem import open_rows
+from coremargin.problems.common.balls import enclosing_radius
 from coremargin.report.text import count
 
 if TYPE_CHECKING:
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
     from coremargin.active.queried_rows import AskedRow
     from coremargin.formats.answers import Line
     from coremargin.models.model import Model
+    from coremargin.problems.active.problem import ActiveMargin
+    from coremargin.problems.active.state import ActiveState
 
 
 def status_of(campaign: CampaignState, awaited: int) -> dict[str, Any]:
@@ -78,6 +82,7 @@ def status_of(campaign: CampaignState, awaited: int) -> dict[str, Any]:
         "classes": classes,
         "rows": problem.source.rows,
         "grown": len(campaign.log.answers.growths),
+        "labels_at_most": _labels_at_most(problem, state),
         "contradiction": _contradiction(campaign),
         "against_rest": classes[state.failed] if state.status == "contradiction" and problem.planes > 1 else None,
         "answered_by_class": counts_of(labels, classes),
@@ -95,6 +100,27 @@ def status_of(campaign: CampaignState, awaited: int) -> dict[str, Any]:
         "store": campaign.settings.store,
         "out": str(campaign.path),
     }
+
+
+def _labels_at_most(problem: ActiveMargin, state: ActiveState) -> dict[str, Any] | None:
+    """Lemma 4.2 of Har-Peled, Roth and Zimak before a margin is known: rows near the hyperplane, and labels in all.
+
+    For margins of a tenth and of a hundredth of R, the length of the longest row; |C| is the 4 (R / margin)^2 /
+    epsilon^2 of Corollary 3.2. None once a margin is known, and where the lemma does not apply: with a loss, several
+    classes, or rows that are chosen otherwise.
+    """
+    known = problem.planes > 1 or problem.loss is not None or np.isfinite(state.upper).any()
+    if known or problem.method in ("random", "slab"):
+        return None
+    radius, delta = enclosing_radius(problem.source, origin=True), 1.0 - problem.confidence
+    if not 0 < radius < np.inf:
+        return None
+    cases = []
+    for share in (0.1, 0.01):
+        coreset = any_row(1.0, share, problem.epsilon)
+        labels = labels_asked(coreset, problem.error, delta)
+        cases.append({"margin": share * radius, "coreset": coreset, "labels": labels})
+    return {"radius": radius, "cases": cases}
 
 
 def _missing_classes(campaign: CampaignState) -> str:
@@ -257,6 +283,7 @@ def status_without_state(path: str | os.PathLike[str]) -> dict[str, Any] | None:
         "seconds": None,
         "peak_rss_bytes": None,
         "grown": len(grown),
+        "labels_at_most": None,
     }
 
 

@@ -9,18 +9,21 @@ wrong.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
+from msgspec import structs
 
 from coremargin.active.answers import LACKING, codes_of, describe_missing_classes, match_label, named_classes
 from coremargin.active.learner import Learner
 from coremargin.active.snapshot import with_gamma
+from coremargin.blas import one_blas_thread
 from coremargin.data.arrays import ArraySource
 from coremargin.data.folder import replacing
 from coremargin.data.mapped import mapped, unmapped
@@ -29,17 +32,19 @@ from coremargin.data.transformed import fitted
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import DataError, LabelError, UsageError
 from coremargin.formats.current_answers import CurrentAnswers, same
+from coremargin.formats.feature_map import PREFIX, map_width
 from coremargin.formats.local_path import local_path
 from coremargin.formats.location import Location
+from coremargin.maths import rows as row_ops
 from coremargin.maths.active.coreset import draws_of, share_shown
-from coremargin.maths.blas import one_blas_thread
+from coremargin.maths.feature_map import feature_map
 from coremargin.maths.margin import is_certified
 from coremargin.maths.rows import take
 from coremargin.models.files import MODEL, check_outside
 from coremargin.problems.active import model as several
 from coremargin.problems.active.problem import problem_with_reserve
 from coremargin.problems.active.spec import ActiveJob
-from coremargin.problems.active.state import Scanned
+from coremargin.problems.active.state import ActiveState, Scanned
 from coremargin.problems.common.classes import check_scale
 from coremargin.problems.common.driver_rows import DriverRows
 from coremargin.problems.common.map_rounding import widen_margin_bounds
@@ -58,15 +63,15 @@ if TYPE_CHECKING:
     from coremargin.problems.active.state import Answered
 
 
-CLAIM = "claim.txt"
+CLAIM, EVIDENCE, FORMAT = "claim.txt", "claim.json", "coremargin.stream"
 #: Parameters of the stream that the hard margin of its queried rows shares.
 SAME = ("epsilon", "intercept", "map", "components", "gamma", "degree", "coef0", "map_seed")
 _PLACES = {"rows.zarr": STORE, "trial.zarr": STORE, "model": MODEL}
 #: The folder that ``save`` makes; existing ones are never replaced.
 LEFT = Kind(
     what="what a stream has left",
-    records={},
-    files="|".join([CLAIM, *(f"{name}/(?:{kind.files})" for name, kind in _PLACES.items())]).replace(".txt", r"\.txt"),
+    records={EVIDENCE: FORMAT},
+    files="|".join([r"claim\.(?:txt|json)", *(f"{name}/(?:{kind.files})" for name, kind in _PLACES.items())]),
     folders="|".join([*_PLACES, *(f"{name}/(?:{kind.folders})" for name, kind in _PLACES.items())]),
 )
 
@@ -74,19 +79,30 @@ LEFT = Kind(
 # The oracle: labels rows of a stream, one at a time or many together.
 
 
+class RowLabels(Protocol):
+    """Gives labels of rows of a stream."""
+
+    def __call__(self, asked: DriverRows) -> Iterator[Any] | Sequence[Any]:
+        """The label of each row, None for a row that cannot be labelled; of an iterator, queried one by one."""
+
+    def known(self, place: int, labels: Iterator[Any] | Sequence[Any]) -> list[tuple[int, Any]]:
+        """Places and labels after ``place`` that need no further query."""
+
+
 class Labeller:
-    """Queries an oracle for labels of rows (m, d), one by one or all together."""
+    """Queries an oracle for labels of rows, one by one or all together."""
 
     def __init__(self, ask: Callable[[Any], Any], *, batched: bool) -> None:
         self._ask, self._batched = ask, batched
 
-    def __call__(self, rows: Rows) -> Iterator[Any] | Sequence[Any]:
+    def __call__(self, asked: DriverRows) -> Iterator[Any] | Sequence[Any]:
         """The label of each row, None where the oracle has none."""
+        rows = asked.rows
         if not self._batched:
-            return (self._ask(take(rows, [k]) if hasattr(rows, "tocsr") else rows[k]) for k in range(rows.shape[0]))
+            return (self._ask(take(rows, [k]) if hasattr(rows, "tocsr") else rows[k]) for k in range(len(asked)))
         found = list(self._ask(rows))
-        if len(found) != rows.shape[0]:
-            raise DataError(f"oracle: expected a label for each of {rows.shape[0]} rows, found {len(found)}")
+        if len(found) != len(asked):
+            raise DataError(f"oracle: expected a label for each of {len(asked)} rows, found {len(found)}")
         return found
 
     def known(self, place: int, labels: Iterator[Any] | Sequence[Any]) -> list[tuple[int, Any]]:
@@ -128,6 +144,21 @@ class StreamMap:
         """Store answered rows unmapped."""
         if self._map is not None:
             self._answered.append(rows)
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Plain arrays, exact."""
+        found = {} if self._map is None else {PREFIX + name: values for name, values in self._map.numbers().items()}
+        return found | (DriverRows.concatenate(self._answered).to_arrays("original") if self._answered else {})
+
+    def restore(self, job: ActiveJob, row: ArraySource, arrays: Mapping[str, np.ndarray]) -> ActiveMargin:
+        """Inverse of ``to_arrays``: the problem on one row of the stream."""
+        asked = job.asked_map
+        if asked is not None:
+            numbers = {name.removeprefix(PREFIX): values for name, values in arrays.items() if name.startswith(PREFIX)}
+            shape = row.features, map_width(asked, row.features), asked.degree, asked.coef0
+            self._map = feature_map(asked.map, numbers, shape)
+        self._answered = [DriverRows.from_arrays("original", arrays)] if "original_ids" in arrays else []
+        return problem_with_reserve(job, self.map_source(row))
 
     def original_rows(self, answered: Answered) -> Rows:
         """The answered rows (m, d), unmapped, in their order."""
@@ -190,10 +221,24 @@ class StreamTrial:
 
     def known(self) -> dict[int, int]:
         """Codes by row."""
-        return {int(part.ids[0]): code for part, code in zip(self._parts, self.codes, strict=True)}
+        ids = (int(row) for part in self._parts for row in part.ids)
+        return dict(zip(ids, self.codes, strict=True))
+
+    @classmethod
+    def of(cls, rows: DriverRows, codes: list[int]) -> StreamTrial:
+        """A trial with these rows, in their order."""
+        found = cls()
+        found._parts, found.codes = [rows], codes
+        return found
 
 
 Status = Literal["running", "certified", "stopped", "contradiction", "stalled"]
+
+
+#: What a claim is about, as numbers.
+_CLAIMED = ("status", "rows_seen", "labels_asked", "unsure", "evidence")
+#: Counts of a learner that its state has.
+_COUNTS = ("_attempt", "_hypotheses", "_rows_outside", "rows_seen", "labels_asked", "unsure")
 
 
 class StreamLearner:
@@ -379,17 +424,29 @@ class StreamLearner:
             A label is none of the classes; or a class has no answer, and a trial has found no wrong row.
         """
         self._ended = False
-        if self._proven and self._lacks_classes:
-            self._end_attempt(())  # later rows may be of another class
         try:
             with one_blas_thread():
                 for some in () if self.status != "running" else map(batch_of, rows):
                     if not is_empty(some):
-                        self._learn_batch(self._checked(some), Labeller(oracle, batched=batched))
-                    if self._proven or self.status != "running":
+                        self.take_batch(some, Labeller(oracle, batched=batched))
+                    if self.has_ended:
                         break
         finally:
-            self._ended = True
+            self.finish()
+        self.refuse_missing_classes()
+        return self.status
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether further rows would change nothing: a trial has ended without a wrong row, or no hyperplane fits."""
+        return self._proven or self.status != "running"
+
+    def finish(self) -> None:
+        """Say that no further rows come."""
+        self._ended = True
+
+    def refuse_missing_classes(self) -> None:
+        """Raise LabelError if a trial without a wrong row has found none of a class that has no answer."""
         if self._proven and self._lacks_classes:
             learner = self._started_learner
             share = f"at most a share {self.evidence['error_bound']:.3g} of the rows"
@@ -399,7 +456,6 @@ class StreamLearner:
             )
             named = "" if learner.problem.classes == 2 else ", or name the classes without it"
             raise LabelError(f"{head}; learn from more rows, or from some of the class that lacks{named}")
-        return self.status
 
     def _checked(self, some: Any) -> Rows:
         """Rows (m, d) of the stream, which fit those before. Raises BadRow, DataError."""
@@ -413,8 +469,19 @@ class StreamLearner:
         self._dtype = np.result_type(self._dtype, source.dtype)
         return rows
 
-    def _learn_batch(self, rows: Rows, oracle: Labeller) -> None:
-        """Learn a batch: its rows belong to the trial, if one is running, and else to the search in the slab."""
+    def take_batch(self, batch: Any, oracle: RowLabels) -> None:
+        """Learn from a batch, as ``learn`` does: its rows belong to a trial that is running, or are searched.
+
+        Parameters
+        ----------
+        batch : array_like or sparse matrix of shape (m, d)
+            Rows.
+        oracle : callable
+            Takes rows with their numbers, and gives their labels.
+        """
+        rows = self._checked(batch)
+        if self._proven and self._lacks_classes:
+            self._end_attempt(())  # later rows may be of another class
         ids = self.rows_seen + np.arange(rows.shape[0])
         self.rows_seen += len(ids)
         at = 0
@@ -425,15 +492,15 @@ class StreamLearner:
             else:
                 at += self._run_trial(left, oracle) if self._trial_is_due else self._search_slab(left, oracle)
 
-    def _ask_first(self, row: DriverRows, oracle: Labeller) -> int:
+    def _ask_first(self, row: DriverRows, oracle: RowLabels) -> int:
         """Query the first row; all rows may be of its class."""
-        [label] = oracle(row.rows)
+        [label] = oracle(row)
         code = self._code(int(row.ids[0]), label)
         if code is not None:
             self._learn_from(row, {int(row.ids[0]): code})
         return 1
 
-    def _search_slab(self, rows: DriverRows, oracle: Labeller) -> int:
+    def _search_slab(self, rows: DriverRows, oracle: RowLabels) -> int:
         """Query rows within the slab until none is left; return the number of processed rows."""
         before, seen, mapped_rows = self._hypotheses, len(rows), self._map.map_rows(rows)
         while True:
@@ -442,7 +509,7 @@ class StreamLearner:
             if not wanted or not learner.running:
                 break
             row = rows.take(np.flatnonzero(rows.ids == wanted[0]))
-            [label] = oracle(row.rows)
+            [label] = oracle(row)
             code = self._code(wanted[0], label)
             if code is not None:
                 self._learn_from(row, {wanted[0]: code})
@@ -450,6 +517,57 @@ class StreamLearner:
         # the other rows do not count as a test of a hypothesis that was trained on rows of the same batch
         self._rows_outside = self._rows_outside + len(rows) if self._hypotheses == before else 0
         return seen
+
+    # states
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Give the state as plain arrays, from which ``restore`` continues with the same bits.
+
+        Returns
+        -------
+        dict
+            Arrays by name.
+        """
+        learner, answered = self._started_learner, self._labels
+        row, dtype = unmapped(learner.problem.source).rows_at(np.arange(1))[0], self._dtype
+        about = {
+            "gamma": self._job.gamma,
+            "classes": answered.classes,
+            "named": answered.named,
+            "counts": [getattr(self, name) for name in _COUNTS],
+            "proven": self._proven,
+        }
+        found = {f"state_{name}": values for name, values in learner.state.to_arrays().items()}
+        found |= {"about": np.frombuffer(json.dumps(about).encode(), np.uint8)} | self._map.to_arrays()
+        found |= row_ops.to_arrays("row", row) | {"dtype": np.zeros(0, dtype)}
+        if len(self._trial):
+            found |= self._trial.rows().to_arrays("trial") | {"trial_codes": np.array(self._trial.codes)}
+        return found
+
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Continue from a state.
+
+        Parameters
+        ----------
+        arrays : mapping
+            Of ``to_arrays`` of a learner with the same parameters.
+        """
+        about = json.loads(arrays["about"].tobytes())
+        self._job = structs.replace(self._job, gamma=about["gamma"])
+        problem = self._map.restore(self._job, ArraySource(row_ops.from_arrays("row", arrays)), arrays)
+        state = {name.removeprefix("state_"): values for name, values in arrays.items() if name.startswith("state_")}
+        self._learner, self._dtype = Learner(problem, ActiveState.from_arrays(state)), arrays["dtype"].dtype
+        self._proven = about["proven"]
+        for name, count in zip(_COUNTS, about["counts"], strict=True):
+            setattr(self, name, count)
+        if "trial_codes" in arrays:
+            self._trial = StreamTrial.of(DriverRows.from_arrays("trial", arrays), arrays["trial_codes"].tolist())
+        self._labels = CurrentAnswers(about["classes"])
+        self._labels.named = about["named"]
+        answered = self._learner.state.answered
+        codes = dict(zip(answered.ids.tolist(), answered.codes.tolist(), strict=True)) | self._trial.known()
+        for row, code in codes.items():
+            self._labels.take(row, "label", about["classes"][code])
 
     # trials
 
@@ -461,10 +579,10 @@ class StreamLearner:
     def _needed(self, number: int) -> int:
         return draws_of(number, self._job.error, 1.0 - self._job.confidence)
 
-    def _run_trial(self, rows: DriverRows, oracle: Labeller) -> int:
+    def _run_trial(self, rows: DriverRows, oracle: RowLabels) -> int:
         """Query all next rows until one is predicted wrongly; return the number of processed rows."""
         part = rows.take(np.arange(min(len(rows), self._needed(self._attempt) - len(self._trial))))
-        learner, labels = self._started_learner.holding(self._map.map_rows(part)), oracle(part.rows)
+        learner, labels = self._started_learner.holding(self._map.map_rows(part)), oracle(part)
         for place, label in enumerate(labels):
             row = int(part.ids[place])
             code = self._code(row, label)
@@ -521,17 +639,19 @@ class StreamLearner:
         """
         return self.model.predict(X)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write a folder with the model, its training rows, the rows of the trial and the claim.
 
         ``rows.zarr`` has the training rows with their labels: ``coremargin verify`` checks ``model`` against it.
         ``trial.zarr``, if there is one, has the rows of the trial: ``coremargin evaluate`` finds no error in it.
-        ``claim.txt`` states the claim about the stream.
+        ``claim.txt`` states the claim about the stream, ``claim.json`` has its numbers.
 
         Parameters
         ----------
         path : path-like
             The folder to make.
+        overwrite : bool, default False
+            Replace what an earlier call wrote there.
 
         Raises
         ------
@@ -540,7 +660,18 @@ class StreamLearner:
         OutputError
             Nothing can be written there.
         """
-        save(path, self.model, self._source(), self._trial, self.claim, self.classes)
+        place = Path(os.path.realpath(local_path(path)))
+        check_outside(place)
+        model, source, trial, classes = self.model, self._source(), self._trial, self.classes
+        with replacing(place, LEFT, overwrite=overwrite) as folder:
+            rows, codes = source.rows_at(np.arange(source.rows))
+            _store(folder / "rows.zarr", source, rows, [source.classes[code] for code in codes])
+            if len(trial):
+                _store(folder / "trial.zarr", source, trial.rows().rows, [classes[code] for code in trial.codes])
+            (folder / CLAIM).write_text(self.claim, encoding="utf-8")
+            found = {"format": FORMAT, "version": 1} | {name: getattr(self, name) for name in _CLAIMED}
+            (folder / EVIDENCE).write_text(json.dumps(found, indent=1), encoding="utf-8")
+            model.save(folder / "model")
 
 
 # The results of a stream: a model, a claim, and the folder with both.
@@ -574,7 +705,7 @@ def model_of_stream(learner: Learner, source: Source, classes: list[Any], job: A
         final=True,
     )
     same = {name: getattr(job, name) for name in SAME}
-    asked = HardMarginJob(store=Location("rows.zarr"), out=Path("model"), **same)
+    asked = HardMarginJob(store=Location("rows.zarr"), out=Location("model"), **same)
     negative, positive = (_label_code(source, label) for label in classes)
     claimed = widen_margin_bounds(found, source, problem.epsilon)
     return hyperplane_model(source, (positive, negative), claimed, "hard_margin", asked.parameters())
@@ -617,29 +748,7 @@ def describe_claim(status: str, evidence: Mapping[str, Any], *, rows: int, asked
     return "\n".join(lines) + "\n"
 
 
-def save(
-    path: str | os.PathLike[str],
-    model: Model,
-    source: ArraySource,
-    trial: StreamTrial,
-    claim: str,
-    classes: list[Any],
-) -> None:
-    """Write the folder of ``StreamLearner.save``, whole or not at all. Raises UsageError, OutputError."""
-    place = Path(os.path.realpath(local_path(path)))
-    check_outside(place)
-    names = source.classes
-    with replacing(place, LEFT, overwrite=False) as folder:
-        rows = source.rows_at(np.arange(source.rows))
-        _store(folder / "rows.zarr", source, rows[0].astype(source.dtype), [names[code] for code in rows[1]])
-        if len(trial):
-            labels = [classes[code] for code in trial.codes]
-            _store(folder / "trial.zarr", source, trial.rows().rows.astype(source.dtype), labels)
-        (folder / CLAIM).write_text(claim, encoding="utf-8")
-        model.save(folder / "model")
-
-
 def _store(place: Path, like: ArraySource, rows: Rows, labels: list[Any]) -> None:
     """Write a store of rows in the format of ``like``."""
     with StoreWriter.create(place, features=like.features, dtype=like.dtype.name, sparse=like.sparse) as writer:
-        writer.write(rows, labels, None, origin="a stream")
+        writer.write(rows.astype(like.dtype), labels, None, origin="a stream")

@@ -14,6 +14,7 @@ from coremargin.cli.common import PATH, WHOLE, cluster_option, json_option, quie
 from coremargin.cli.label_studio import label_studio
 from coremargin.cli.options import TrainCommand, options_of
 from coremargin.cli.printing import print_json, print_lines
+from coremargin.cli.stream import stream
 from coremargin.errors import SpecError
 from coremargin.interruption import terminable
 
@@ -270,12 +271,12 @@ def run_job(job: ActiveJob, cluster: str | None, flags: dict[str, bool]) -> int:
         raise click.UsageError("a campaign is not replaced, as people's answers are in it; choose another out")
     if job.oracle is None:
         raise SpecError("oracle: required key is missing: the file that answers; people are asked by `active label`")
-    if (job.out / FILE).exists():
+    if Path(job.out, FILE).exists():
         check_same_job(job)
     else:
         create_campaign(job, Rules(), (), name_of(None))
     where = job.cluster if cluster is None else cluster
-    with opening(job.out, where, quiet=flags["quiet"] or flags["as_json"], whole=False) as opened:
+    with opening(Path(job.out), where, quiet=flags["quiet"] or flags["as_json"], whole=False) as opened:
         answers = oracle_of(job.oracle, opened.store.rows, opened.newest_rows)
         status = opened.run(answers, batch=job.batch, who=f"file {job.oracle.name}")
     print_status(status, flags["as_json"])
@@ -340,6 +341,6 @@ def stop(campaign: Path, as_json: bool) -> None:
     print_status(found, as_json, f"model   {campaign / 'model'}")
 
 
-for command in (label, page, report, labels, label_studio, answers):
+for command in (label, page, report, labels, label_studio, answers, stream):
     active.add_command(command)
 COMMANDS = (active,)

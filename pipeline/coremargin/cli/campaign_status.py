@@ -28,6 +28,7 @@ def status_text(found: dict[str, Any]) -> list[str]:
         ("status", ended + ("" if ended in ("running", found["reason"]) else f": {found['reason']}")),
         ("answers", _answers(found)),
         *_bounds(found),
+        *_labels_at_most(found),
         *describe.evidence_pairs(found["evidence"], unsure=found["unsure"], left=_left(found)),
         ("waiting", f"{count(found['awaited'], 'question')} without an answer, {found['passed']:,} put off"),
         ("read", f"{_size(found['bytes_read'])} in {count(found['scans'], 'scan')} and a sample"),
@@ -87,6 +88,19 @@ def _bounds(found: dict[str, Any]) -> describe.Pairs:
     if found["upper"] is None:
         return [("margin", "nothing is proven yet")]
     return [("margin", f"{lower} if the rows without an answer are labelled as the model says; at most {upper}{worst}")]
+
+
+def _labels_at_most(found: dict[str, Any]) -> describe.Pairs:
+    """Lemma 4.2, before a margin is known."""
+    most = found.get("labels_at_most")
+    if most is None:
+        return []
+    cases = [
+        f"{one['coreset']:,.3g} rows near the hyperplane and {one['labels']:,.3g} labels if the margin is "
+        f"{one['margin']:.3g}"
+        for one in most["cases"]
+    ]
+    return [("published", f"Lemma 4.2 allows {'; '.join(cases)}; never more than the {found['rows']:,} rows")]
 
 
 def _trial(found: dict[str, Any]) -> tuple[str, str]:

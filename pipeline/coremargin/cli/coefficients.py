@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coremargin.cli.common import MODEL, WHOLE, cost_option, json_option
+from coremargin.cli.common import MODEL, WHOLE, cost_option, json_option, storage_option
 from coremargin.cli.printing import print_json, print_lines
 from coremargin.errors import UsageError
 from coremargin.report.numbers import SCALINGS, UNITS
 from coremargin.report.text import count, table
 
 if TYPE_CHECKING:
+    from coremargin.formats.location import Location
     from coremargin.models.base import BaseModel
     from coremargin.models.coefficients import Hyperplane
 
@@ -30,9 +31,10 @@ _TOP = 20  #: features of a class in the text
 @cost_option
 @click.option("--class", "label", metavar="LABEL", help="Only the coefficients of this class.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV instead of text.")
+@storage_option
 @json_option
 def coefficients(
-    model: Path, *, top: int | None, C: float | None, label: str | None, as_csv: bool, as_json: bool
+    model: Path | Location, *, top: int | None, C: float | None, label: str | None, as_csv: bool, as_json: bool
 ) -> None:
     """Show the weights of a MODEL by feature name, the most important first.
 
@@ -82,7 +84,7 @@ def _scaling(trained: BaseModel) -> str | None:
     return None if scaling is None else scaling.kind
 
 
-def _as_json(path: Path, trained: BaseModel, planes: Sequence[Hyperplane]) -> dict[str, Any]:
+def _as_json(path: Path | Location, trained: BaseModel, planes: Sequence[Hyperplane]) -> dict[str, Any]:
     classes = [
         {
             "class": plane.label,
@@ -109,7 +111,7 @@ def _csv_line(values: Sequence[Any]) -> str:
     return text.getvalue()
 
 
-def _as_text(path: Path, trained: BaseModel, planes: Sequence[Hyperplane]) -> list[str]:
+def _as_text(path: Path | Location, trained: BaseModel, planes: Sequence[Hyperplane]) -> list[str]:
     scaling = _scaling(trained)
     unit = UNITS.get(scaling or "")
     where = " of normalised rows" if scaling == "rownorm" else ""

@@ -7,7 +7,7 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from coremargin.engine.outputs import lost_output
 from coremargin.engine.resources import prepare_command
 from coremargin.errors import CoremarginError, Interrupted, OutputError, RunError, SpecError, UsageError, machine_limit
 from coremargin.formats.local_path import local_path
-from coremargin.formats.location import is_remote, location, parse_storage_options
+from coremargin.formats.location import is_remote, location, parse_storage_options, with_storage_options
 from coremargin.interruption import command_was_interrupted
 from coremargin.spec import format_seconds, format_size
 from coremargin.units import parse_size
@@ -305,19 +305,22 @@ class LocalPath(click.Path):
 
 
 class StorePath(LocalPath):
-    """A store: a local path, or an address with the options of ``storage_option``."""
+    """A local path, or an address with the options of ``storage_option``."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Called by click."""
-        options = {} if ctx is None else ctx.meta.get(_STORAGE_OPTIONS, {})
-        return location(value, options) if options or is_remote(value) else super().convert(value, param, ctx)
+        if not is_remote(value):
+            return super().convert(value, param, ctx)
+        return location(value, {} if ctx is None else storage_options_of(ctx))
 
 
-class ModelPath(LocalPath):
-    """The folder of a model; REGISTRY@ALIAS is resolved once."""
+class ModelPath(StorePath):
+    """The folder of a model, or its address; REGISTRY@ALIAS is resolved once."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Called by click."""
+        if is_remote(value):
+            return super().convert(value, param, ctx)
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
         if "@" not in path.name:
             return path
@@ -327,7 +330,7 @@ class ModelPath(LocalPath):
 
 
 PATH = LocalPath()  #: type of arguments and options that name a file or a folder
-STORE = StorePath()  #: type of arguments that name a store that is read
+STORE = StorePath()  #: type of arguments that name a store that is read, or where a model is written
 MODEL = ModelPath()  #: type of arguments that name a model
 WHOLE = number  #: type of options that take a count
 BYTES = size  #: type of options that take a size
@@ -348,9 +351,26 @@ cluster_option = click.option(
 )
 
 
-def _storage_options(context: click.Context, _parameter: click.Parameter, words: tuple[str, ...]) -> None:
-    """Keep the options for arguments of the type STORE, which are converted later."""
-    context.meta[_STORAGE_OPTIONS] = parse_storage_options(words)
+class _StorageOption(click.Option):
+    """Options of the addresses of a command, which are converted later."""
+
+    def handle_parse_result(
+        self, ctx: click.Context, opts: Mapping[str, Any], args: list[str]
+    ) -> tuple[Any, list[str]]:
+        """Called by click; opts: the words of all options and arguments."""
+        result = super().handle_parse_result(ctx, opts, args)
+        ctx.meta[_STORAGE_OPTIONS] = options = parse_storage_options(opts.get(str(self.name)) or ())
+        given = [opts.get(name) for name in ("store", "model", "out", "labels", "weights", "names")]
+        words = [word for word in (*given, *(opts.get("sources") or ())) if isinstance(word, str)]
+        if words:
+            with_storage_options(options, *words)  # raises UsageError where none of them is an address
+        return result
+
+
+def storage_options_of(context: click.Context) -> dict[str, str]:
+    """What ``storage_option`` was given."""
+    found: dict[str, str] = context.meta.get(_STORAGE_OPTIONS, {})
+    return found
 
 
 _STORAGE_OPTIONS = f"{__name__}.storage_options"
@@ -360,9 +380,16 @@ storage_option = click.option(
     multiple=True,
     is_eager=True,
     expose_value=False,
-    callback=_storage_options,
-    help="Option of STORE's address, such as region, endpoint or skip_signature; repeatable.",
+    cls=_StorageOption,
+    help="Option of all addresses, such as region, endpoint or skip_signature; repeatable.",
 )
+
+
+def locate(context: click.Context, _parameter: click.Parameter, value: Any) -> Any:
+    """For options whose text may be an address: with the options of ``storage_option``."""
+    return location(value, storage_options_of(context)) if is_remote(value) else value
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print only the result and errors.")
 

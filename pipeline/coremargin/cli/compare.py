@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
 from coremargin.cli.common import PATH, cluster_option, json_option, quiet_option
 from coremargin.cli.printing import print_json, print_lines
 from coremargin.errors import UsageError
+from coremargin.formats.choices import ScalingKind
 
 if TYPE_CHECKING:
     from coremargin.problems.hard.comparison import Comparison, Run
@@ -31,7 +32,7 @@ SECTION = "Train"
 @click.option("--overwrite", is_flag=True, help="Replace an existing page.")
 @click.option("--epsilon", type=float, default=1e-2, show_default=True, help="Relative gap of a strategy's own margin.")
 @click.option("--no-intercept", is_flag=True, help="Hyperplanes through the origin.")
-@click.option("--scaling", type=click.Choice(["standard", "minmax", "maxabs", "rownorm"]), help="Scale rows first.")
+@click.option("--scaling", type=click.Choice(get_args(ScalingKind)), help="Scale rows first.")
 @click.option("--reads", type=float, default=100.0, show_default=True, help="Most reads of the store by each strategy.")
 @click.option("--limit", metavar="TIME", default="60s", show_default=True, help='Most time of each; "none": no limit.')
 @click.option("--memory", help="Memory for rows on the driver.  [default: a quarter of the available memory]")
@@ -45,8 +46,9 @@ def compare(store: Path, **options: Any) -> None:
     of its own hyperplane, and that of the exact solution of the rows that it used, are proven by scans of all rows. A
     limit of reads, with --limit none, gives the same numbers on any machine.
 
-    Names: fast, paper, any-violator, perceptron, raw-perceptron, averaged-perceptron, romma, aggressive-romma, alma,
-    alma-p, kowalczyk, slab, cutting-planes, lp, primal-qp, dual-qp, chunking, osuna, smo, cvm.
+    Names: fast, paper, any-violator, perceptron, raw-perceptron, averaged-perceptron, uneven-perceptron, romma,
+    aggressive-romma, passive-aggressive, alma, alma-p, kowalczyk, slab, cutting-planes, lp, primal-qp, dual-qp,
+    chunking, osuna, smo, cvm.
 
     \b
     Examples:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from coremargin.cli.common import MODEL, PATH, cost_option, gamma_option, json_option
+from coremargin.cli.common import MODEL, PATH, cost_option, gamma_option, json_option, storage_option
 from coremargin.cli.printing import print_json, print_lines
 from coremargin.interruption import terminable
 from coremargin.spec import format_size
+
+if TYPE_CHECKING:
+    from coremargin.formats.location import Location
 
 SECTION = "Models"
 
@@ -35,10 +38,11 @@ SECTION = "Models"
 )
 @cost_option
 @gamma_option
+@storage_option
 @click.option("--overwrite", is_flag=True, help="Replace an existing file.")
 @json_option
 def export(  # noqa: PLR0913 - one for each option
-    model: Path,
+    model: Path | Location,
     out: Path,
     *,
     kind: Any,

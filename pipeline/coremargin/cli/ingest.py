@@ -17,6 +17,7 @@ from coremargin.cli.common import (
     progress,
     quiet_option,
     storage_option,
+    storage_options_of,
 )
 from coremargin.cli.printing import print_json, print_lines
 from coremargin.cli.tables import (
@@ -116,6 +117,8 @@ def ingest(
     column to CSV and Parquet, as in pandas and pyarrow, if they lie below the given folder, or below the one that all
     files share. Folders above it are columns only if you name them, for instance with --label.
 
+    Files, folders and patterns may be at addresses (s3://, az://, gs://), files at https://.
+
     The index of a data frame in a Parquet file is not read unless you name it.
 
     Labels are taken from the column label, target, class or y, else from the last one. They may be numbers or texts.
@@ -136,6 +139,8 @@ def ingest(
       coremargin ingest a9a a9a.zarr --features 123
       coremargin ingest rcv1.svm rcv1.zarr --weights weights.npy
       coremargin ingest monday.csv rows.zarr --append
+      coremargin ingest 's3://bucket/2026-*/' rows.zarr \\
+          --storage-option region=eu-central-1
       coremargin ingest orders.csv orders.zarr --label paid --key order
       coremargin ingest rows.csv s3://bucket/rows.zarr --storage-option region=eu-central-1
       coremargin ingest adult.csv adult.zarr --label income \\
@@ -155,6 +160,7 @@ def ingest(
             format=format_,
             columns=load_columns(columns_of),
             columns_of=str(columns_of or ""),
+            storage_options=storage_options_of(click.get_current_context()),
             on_progress=show_ingest_progress(advance),
             **column_choices,
             **options,

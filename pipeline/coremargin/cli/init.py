@@ -49,6 +49,7 @@ TEMPLATES = {
             "store, registry, [ingest] and [train]",
         ),
         Template("jobs/active.toml", "a campaign whose answers come from a file", "store, out and oracle"),
+        Template("jobs/stream.toml", "learning from files as they arrive", "rows, out and label"),
         Template("cluster/threads.toml", "threads of the job's process", "nothing, or threads"),
         Template("cluster/embedded.toml", "worker processes on this machine", "nothing, or workers and threads"),
         Template("cluster/address.toml", "a running Dask scheduler", "address and [tls]"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coremargin.cli.common import MODEL, json_option
+from coremargin.cli.common import MODEL, json_option, storage_option
 from coremargin.cli.printing import print_json, print_lines
 from coremargin.formats import kinds
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import ModuleType
 
+    from coremargin.formats.location import Location
     from coremargin.problems.job import TrainJob
     from coremargin.problems.kind import AnyCommand
 
@@ -44,8 +45,9 @@ def commands() -> tuple[click.Command, ...]:
 def _command(spec: AnyCommand) -> click.Command:
     @click.command(spec.name, help=spec.help, no_args_is_help=True)
     @click.argument("model", type=MODEL)
+    @storage_option
     @json_option
-    def show(model: Path, as_json: bool) -> None:
+    def show(model: Path | Location, as_json: bool) -> None:
         from coremargin.models.registry import load
 
         answer = spec.answer(load(model))

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from coremargin.cli.common import MODEL, PATH, json_option, progress, quiet_option
+from coremargin.cli.common import MODEL, PATH, STORE, json_option, progress, quiet_option, storage_option
 from coremargin.cli.printing import print_json, print_lines
 from coremargin.interruption import terminable
 from coremargin.spec import format_size
+
+if TYPE_CHECKING:
+    from coremargin.formats.location import Location
 
 SECTION = "Models"
 
 
 @click.command(no_args_is_help=True)
 @click.argument("model", type=MODEL)
-@click.argument("store", type=PATH)
+@click.argument("store", type=STORE)
+@storage_option
 @click.option("--out", type=PATH, required=True, help="Path of the new store.")
 @click.option(
     "--dtype",
@@ -30,7 +34,14 @@ SECTION = "Models"
 @json_option
 @quiet_option
 def materialise(
-    model: Path, store: Path, *, out: Path, dtype: str, overwrite: bool, as_json: bool, quiet: bool
+    model: Path | Location,
+    store: Path | Location,
+    *,
+    out: Path,
+    dtype: str,
+    overwrite: bool,
+    as_json: bool,
+    quiet: bool,
 ) -> None:
     """Write the rows of STORE, scaled and mapped by MODEL, into a new store.
 

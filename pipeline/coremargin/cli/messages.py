@@ -37,7 +37,7 @@ def describe_outcome(outcome: Outcome, job: TrainJob) -> list[str]:
     return [
         *kind.verdict(outcome, job),
         "",
-        *facts([*describe_changes(outcome.run), *cost]),
+        *facts([*describe_changes(outcome.run), *cost, *kind.describe_published(outcome)]),
         "",
         *kind.next_steps(outcome, job),
     ]

@@ -11,13 +11,13 @@ import click
 
 from coremargin.cli.common import (
     MODEL,
-    PATH,
     STORE,
     cluster_option,
     cost_option,
     gamma_option,
     json_option,
     kernel_option,
+    locate,
     progress,
     quiet_option,
     storage_option,
@@ -55,7 +55,7 @@ _drop = click.option("--drop", metavar="COLUMNS", help="Columns of the file to i
 @json_option
 @quiet_option
 def verify(  # noqa: PLR0913 - one for each option
-    model: Path,
+    model: Path | Location,
     store: Path | Location,
     *,
     epsilon: float | None,
@@ -141,7 +141,7 @@ def _require_epsilon(result: Verification, epsilon: float) -> None:
 @click.command(no_args_is_help=True)
 @_model
 @_rows
-@click.argument("out", type=PATH)
+@click.argument("out", type=STORE)
 @cost_option
 @gamma_option
 @kernel_option
@@ -152,9 +152,9 @@ def _require_epsilon(result: Verification, epsilon: float) -> None:
 @json_option
 @quiet_option
 def predict(  # noqa: PLR0913 - one for each option
-    model: Path,
+    model: Path | Location,
     store: Path | Location,
-    out: Path,
+    out: Path | Location,
     *,
     C: float | None,
     gamma: str | float | None,
@@ -171,7 +171,8 @@ def predict(  # noqa: PLR0913 - one for each option
 
     The suffix of OUT gives the format. .parquet, .csv and .jsonl: a table with columns row, label, code and
     decision. .zarr or no suffix: a Zarr group with arrays code and decision, and an attribute "classes" that
-    decodes the codes. Without --cluster all cores of this machine are used; the output is the same to the bit
+    decodes the codes. At an address (s3://, az://, gs://) OUT is one object, of the formats with a suffix but .zarr.
+    Without --cluster all cores of this machine are used; the output is the same to the bit
     wherever it runs. --overwrite replaces predictions and nothing else.
 
     \b
@@ -179,6 +180,8 @@ def predict(  # noqa: PLR0913 - one for each option
       coremargin predict rows.model new.zarr labels.parquet
       coremargin predict rows.model new.zarr labels.csv
       coremargin predict rows.model new.zarr labels.zarr
+      coremargin predict s3://bucket/rows.model new.zarr \\
+          s3://bucket/labels.parquet
     """
     from coremargin.models.predict import predict as predict_rows
 
@@ -212,11 +215,13 @@ def predict(  # noqa: PLR0913 - one for each option
 @storage_option
 @cluster_option
 @_drop
-@click.option("--weights", metavar="WHERE", help="Sample weights of a file's rows, as in `coremargin ingest`.")
+@click.option(
+    "--weights", callback=locate, metavar="WHERE", help="Sample weights of a file's rows, as in `coremargin ingest`."
+)
 @json_option
 @quiet_option
 def evaluate(
-    model: Path, store: Path | Location, *, drop: str | None, as_json: bool, quiet: bool, **options: Any
+    model: Path | Location, store: Path | Location, *, drop: str | None, as_json: bool, quiet: bool, **options: Any
 ) -> None:
     """Compare the predictions of MODEL for STORE with its labels.
 

@@ -12,10 +12,11 @@ import click
 from msgspec import NODEFAULT, Meta
 from msgspec.structs import fields
 
-from coremargin.cli.common import PATH, GroupedCommand
+from coremargin.cli.common import PATH, STORE, GroupedCommand
+from coremargin.formats.location import Location
 from coremargin.problems.registry import trained
 from coremargin.problems.resuming import option_name
-from coremargin.spec import Size
+from coremargin.spec import Size, Spec
 from coremargin.units import exact_size
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ class TrainCommand(GroupedCommand):
         return found
 
 
-def options_of(job: type[TrainJob], names: Sequence[str]) -> list[click.Option]:
+def options_of(job: type[Spec], names: Sequence[str]) -> list[click.Option]:
     """Options for the named parameters of a kind of job, in this order."""
     known = {found.name: found for found in _parameters(job)}
     return [_option(known[name]) for name in names]
@@ -126,7 +127,7 @@ def _option(parameter: Parameter) -> click.Option:
     if choices and not plain:
         kind = click.Choice(choices)
     elif not parsed:
-        kind = {int: int, float: float, Path: PATH}.get(plain[0])
+        kind = {int: int, float: float, Path: PATH, Location: STORE}.get(plain[0])
     if parameter.name == "out":
         more["required"] = True
     elif parameter.default not in (None, NODEFAULT):
@@ -145,7 +146,7 @@ def _is_flag(parameter: Parameter) -> bool:
     return _values(parameter.kind) == ([], [bool])
 
 
-def _parameters(job: type[TrainJob]) -> Iterator[Parameter]:
+def _parameters(job: type[Spec]) -> Iterator[Parameter]:
     hints = get_type_hints(job, include_extras=True)
     for field in fields(job):
         hint, meta = hints[field.name], Meta()

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from coremargin.engine.problem import AnyProblem
     from coremargin.learn.retrain import Retraining
     from coremargin.problems.job import TrainJob
+    from coremargin.problems.registry import AnyKind
 
 
 def plan_job(job: TrainJob, cluster: str | None, retraining: Retraining | None = None) -> dict[str, Any]:
@@ -80,6 +81,7 @@ def plan_job(job: TrainJob, cluster: str | None, retraining: Retraining | None =
         "cluster": render(spec),
         "job": specs.dump(job),
         **({} if retraining is None else _plan_retraining(retraining, problem, source)),
+        **({"published": published} if (published := kind.bounds_before(job, problem)) else {}),
         **({"note": note} if (note := kind.note(problem)) else {}),
     }
 
@@ -138,8 +140,8 @@ def _describe_retraining(plan: dict[str, Any]) -> list[tuple[str, str]]:
     return [("changes", changes), ("retraining", f"{first} unproven; the figures below are upper limits")]
 
 
-def describe_plan(plan: dict[str, Any]) -> list[str]:
-    """Lines for a terminal."""
+def describe_plan(plan: dict[str, Any], kind: AnyKind) -> list[str]:
+    """Lines for a terminal; kind: that of the job."""
     rate = f"{format_size(plan['bytes_per_second_one_core'])}/s, measured now on one chunk and one core"
     tasks = f"{count(plan['blocks'], 'task')} of up to {count(plan['chunks_per_block'], 'chunk')}"
     pairs = [
@@ -151,6 +153,7 @@ def describe_plan(plan: dict[str, Any]) -> list[str]:
         ("time", f"about {format_seconds(plan['seconds_expected'])} of reading at {rate}"),
         ("memory", f"{format_size(plan['working_set_bytes'])} {plan['memory_purpose']}"),
         *([("wanted", plan["wanted"])] if "wanted" in plan else []),
+        *(kind.describe_before(plan["published"]) if "published" in plan else []),
         *([("note", plan["note"])] if "note" in plan else []),
     ]
     texts = ("# the job", *plan["job"].split("\n"), "# where it runs", *plan["cluster"].split("\n"))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from coremargin.cli.common import (
     MODEL,
     PATH,
+    STORE,
     cluster_option,
     cost_option,
     gamma_option,
@@ -18,28 +19,33 @@ from coremargin.cli.common import (
     kernel_option,
     progress,
     quiet_option,
+    storage_option,
 )
 from coremargin.cli.printing import print_json, print_lines
 from coremargin.interruption import terminable
+
+if TYPE_CHECKING:
+    from coremargin.formats.location import Location
 
 SECTION = "Models"
 
 
 @click.command(no_args_is_help=True)
 @click.argument("model", type=MODEL)
-@click.argument("store", type=PATH)
+@click.argument("store", type=STORE)
 @click.option("--out", type=PATH, required=True, help="Folder of the new model.")
 @click.option("--rows", type=click.IntRange(1), metavar="NUMBER", required=True, help="Most rows in the new model.")
 @cost_option
 @gamma_option
 @kernel_option
+@storage_option
 @cluster_option
 @click.option("--overwrite", is_flag=True, help="Replace an existing model.")
 @json_option
 @quiet_option
 def reduce(  # noqa: PLR0913 - one for each option
-    model: Path,
-    store: Path,
+    model: Path | Location,
+    store: Path | Location,
     *,
     out: Path,
     rows: int,

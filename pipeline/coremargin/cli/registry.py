@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coremargin.cli.common import MODEL, PATH, json_option
+from coremargin.cli.common import MODEL, PATH, STORE, json_option, storage_option
 from coremargin.cli.printing import print_json, print_lines
 
 if TYPE_CHECKING:
+    from coremargin.formats.location import Location
     from coremargin.formats.versions import Line
     from coremargin.registry.registry import Registry, RegistryState
 
@@ -40,9 +41,10 @@ def registry() -> None:
 @registry.command(no_args_is_help=True)
 @_registry_argument
 @click.argument("model", type=MODEL)
-@click.option("--store", type=PATH, help="Path of the store, if it has moved.")
+@click.option("--store", type=STORE, help="Path or address of the store, if it has moved.")
+@storage_option
 @json_option
-def add(path: Path, model: Path, *, store: Path | None, as_json: bool) -> None:
+def add(path: Path, model: Path | Location, *, store: Path | Location | None, as_json: bool) -> None:
     """Add MODEL to REGISTRY as its newest version; creates the registry if needed.
 
     The version is a copy that never changes. It gets the alias candidate. A model that is the newest version

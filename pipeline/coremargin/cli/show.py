@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from coremargin.cli.common import MODEL, json_option
+from coremargin.cli.common import MODEL, json_option, storage_option
 from coremargin.cli.printing import print_json, print_lines
 from coremargin.errors import DataError
 from coremargin.report.text import describe_reading
 from coremargin.spec import format_seconds, format_size
+
+if TYPE_CHECKING:
+    from coremargin.formats.location import Location
 
 SECTION = "Models"
 
 
 @click.command(no_args_is_help=True)
 @click.argument("model", type=MODEL)
+@storage_option
 @json_option
-def show(model: Path, *, as_json: bool) -> None:
+def show(model: Path | Location, *, as_json: bool) -> None:
     """Show a MODEL: its certificate, how it was trained, and its columns.
 
     The certificate is not checked; `coremargin verify` does that.
@@ -44,15 +48,13 @@ def show(model: Path, *, as_json: bool) -> None:
         print_lines(*kind.describe(model, loaded, facts), *column_lines(loaded.columns))
 
 
-def _read_run_record(model: Path) -> dict[str, Any]:
+def _read_run_record(model: Path | Location) -> dict[str, Any]:
     """``run.json``; empty if it is missing or damaged."""
-    from coremargin.formats.plain_file import read_plain
-    from coremargin.formats.run_record import RUN
-    from coremargin.formats.strict_json import LARGEST, read_object
+    from coremargin.data.storages import open_storage
+    from coremargin.formats.run_record import read_run_record
 
-    path = model / RUN
     try:
-        return read_object(read_plain(path, LARGEST), str(path), names=True)
+        return open_storage(model).read_whole(read_run_record)
     except (OSError, DataError):
         return {}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,6 +17,8 @@ from coremargin.formats.current_answers import same
 from coremargin.report.text import count
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from coremargin.active import Campaign
     from coremargin.active.queried_rows import Question
 
@@ -24,8 +26,8 @@ T = TypeVar("T")
 SHOWN = 12  #: most features shown of a row
 DIGITS = "123456789"
 KEYS = len(DIGITS)  #: most labels with a key each; unknown labels, and those of more classes, are typed
-COMMANDS = "s skip   ? unsure   u undo   q quit"
-LETTERS = ("s", "?", "u", "q")
+COMMANDS = {"s": "skip", "?": "unsure", "u": "undo", "q": "quit"}
+OF_STREAM = {"?": "unsure", "q": "quit"}  #: rows of a stream are gone once the next one comes
 
 
 @dataclass(frozen=True)
@@ -187,18 +189,18 @@ def _confirm(question: str) -> bool:
             return word.startswith("y")
 
 
-def _read_word(classes: list[Any]) -> Label | str:
+def _read_word(classes: list[Any], commands: Mapping[str, str] = COMMANDS) -> Label | str:
     """Read a label or the letter of a command; quoted text is always a label."""
     if len(classes) > KEYS:
         known = f"one of {len(classes):,} labels, such as {classes[0]!r}"
     else:
         known = f"{classes[0]!r} or the other label" if classes else "a label"
     while True:
-        word = _read_line(f"type {known}, or {COMMANDS}")
+        word = _read_line(f"type {known}, or {_listed(commands)}")
         if len(word) > 2 and word[0] == word[-1] and word[0] in "\"'":
             return Label(word[1:-1])
         if word:
-            return word if word in LETTERS else Label(word)
+            return word if word in commands else Label(word)
 
 
 def _read_line(question: str) -> str:
@@ -210,9 +212,13 @@ def _read_line(question: str) -> str:
         return "q"
 
 
-def _read_key(classes: list[Any]) -> Label | str:
+def _listed(commands: Mapping[str, str]) -> str:
+    return "   ".join(f"{key} {what}" for key, what in commands.items())
+
+
+def _read_key(classes: list[Any], commands: Mapping[str, str] = COMMANDS) -> Label | str:
     """Read a key: the number of a label, or the letter of a command; q at the end of the input."""
-    print_lines("   ".join([*(f"{number} {label!r}" for number, label in enumerate(classes, 1)), COMMANDS]))
+    print_lines("   ".join([*(f"{number} {label!r}" for number, label in enumerate(classes, 1)), _listed(commands)]))
     while True:
         try:
             key = click.getchar()
@@ -220,7 +226,7 @@ def _read_key(classes: list[Any]) -> Label | str:
             return "q"
         if not key:  # the terminal is closed, and SIGHUP is ignored, as by nohup
             return "q"
-        if key in LETTERS:
+        if key in commands:
             return key
         if key in DIGITS[: len(classes)]:
             return Label(classes[int(key) - 1])
@@ -231,7 +237,43 @@ def _describe_question(question: Question) -> list[str]:
     row = question.features
     row = row.toarray() if hasattr(row, "toarray") else row
     values = row.reshape(-1)
+    return [f"row {question.row:,} ({question.why})", _describe_values(values, [str(k) for k in range(len(values))])]
+
+
+def _describe_values(values: np.ndarray, names: Sequence[str]) -> str:
     places = [int(place) for place in values.nonzero()[0][:SHOWN]] if len(values) > SHOWN else range(len(values))
-    numbers = ", ".join(f"{place}: {values[place]:.6g}" for place in places)
-    more = ", ..." if len(values) > SHOWN else ""
-    return [f"row {question.row:,} ({question.why})", f"  {numbers}{more}"]
+    numbers = ", ".join(f"{names[place]}: {values[place]:.6g}" for place in places)
+    return f"  {numbers}{', ...' if len(values) > SHOWN else ''}"
+
+
+# Streams
+
+
+def ask_about_row(row: int, values: np.ndarray, features: Sequence[str], classes: list[Any]) -> Label | None:
+    """Ask for the label of a row of a stream, None of one that cannot be labelled; returns None after q.
+
+    Keys are read from the terminal, even where rows come from standard input.
+    """
+    keys = 2 <= len(classes) <= KEYS
+    if not keys and not at_terminal():
+        raise UsageError(
+            f"rows come from standard input, so answers are keys: name 2 to {KEYS} --classes, or the column of labels "
+            "with --label"
+        )
+    print_lines("", f"row {row:,}", _describe_values(values, features))
+    while True:
+        try:
+            entry = _read_key(classes, OF_STREAM) if keys else _read_word(classes, OF_STREAM)
+        except OSError as error:  # there is no terminal
+            raise UsageError(
+                "a person has to be asked, and there is no terminal; name the column of labels with --label"
+            ) from error
+        if entry == "?":
+            return Label(None)
+        if not isinstance(entry, Label):
+            return None
+        try:
+            if len(classes) >= 2 or _confirm_new_label(entry.label, classes):
+                return entry
+        except LabelError as error:
+            print_lines(str(error))

@@ -23,7 +23,7 @@ from coremargin.cli.options import TrainCommand, job_parameters
 from coremargin.cli.printing import print_json, print_lines
 from coremargin.cli.tables import column_options, show_ingest_progress, split, suggest_columns, take_column_options
 from coremargin.errors import UsageError
-from coremargin.formats.location import is_remote
+from coremargin.formats.location import is_remote, last_name
 from coremargin.interruption import terminable
 
 if TYPE_CHECKING:
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from coremargin.problems.job import TrainJob
 
 
-def _store_path(source: Path | Location, out: Path, file_options: dict[str, Any]) -> Path | Location:
+def _store_path(source: Path | Location, out: Path | Location, file_options: dict[str, Any]) -> Path | Location:
     """The store to train on; for files the one next to the model. Raises UsageError."""
     from coremargin.data.store_paths import is_store, store_beside
 
     if not is_store(source):
-        return store_beside(Path(out))
+        return store_beside(out)
     for name, value in file_options.items():
         if value:
             raise UsageError(f"--{name.replace('_', '-')} is for files, {source} is a store: remove the option")
@@ -61,7 +61,7 @@ def _ingest_files(
         check_output(job, begin, overwrite=overwrite)
         with progress(quiet=quiet) as advance:
             shown = show_ingest_progress(advance)
-            made = ingest_for_model(str(source), job.out, begin, overwrite=overwrite, on_progress=shown, **options)
+            made = ingest_for_model(source, job.out, begin, overwrite=overwrite, on_progress=shown, **options)
     if not quiet:
         message = [made.message] if made.message else []
         print_lines(*message, *(report_lines(made.report) if made.report else []), "")
@@ -133,7 +133,7 @@ def train(store: Path | Location, **options: Any) -> int:
 @click.command(cls=GroupedCommand, important=("--out", "--epsilon"))
 @click.argument("model", type=MODEL)
 @click.argument("store", type=STORE)
-@click.option("--out", type=PATH, required=True, help="Folder of the new model.")
+@click.option("--out", type=STORE, required=True, help="Folder of the new model, or its address.")
 @click.option("--kernel", metavar="MODULE:FUNCTION", help="The kernel function of a model that has one.")
 @click.option("--epsilon", type=float, help="Relative gap between the bounds.  [default: that of MODEL]")
 @click.option("--memory", help="Memory for rows on the driver.  [default: a quarter of the available memory]")
@@ -144,13 +144,14 @@ def train(store: Path | Location, **options: Any) -> int:
 @click.option("--block", help="Bytes that one task reads.  [default: that of MODEL]")
 @click.option("--max-scans", type=int, help="Stop after this many scans, with the bounds reached.")
 @click.option("--time-limit", help='Stop after this time, such as "2 h", with the bounds reached.')
+@storage_option
 @cluster_option
 @_resume
 @_restart
 @_overwrite
 @json_option
 @quiet_option
-def retrain(model: Path, store: Path | Location, **options: Any) -> int:
+def retrain(model: Path | Location, store: Path | Location, **options: Any) -> int:
     """Retrain MODEL on the current rows of STORE.
 
     STORE is the one that MODEL was trained on, with rows appended or removed, or labels or weights changed since. The
@@ -213,10 +214,15 @@ def run(job_file: Path, cluster: str | None, step: str | None, check: bool, **fl
     code = run_if_nightly(job_file, cluster, step, flags)
     if code is not None:
         return code
+    from coremargin.active.stream import load_stream_job
     from coremargin.cli.kinds import own_run
+    from coremargin.cli.stream import run_job_file
     from coremargin.learn.retrain import load_retrain_job
     from coremargin.problems.registry import load_job
 
+    stream_job = load_stream_job(job_file)
+    if stream_job is not None:
+        return run_job_file(stream_job, cluster, flags)
     retrain_job = load_retrain_job(job_file)
     if retrain_job is not None:
         return _run_retraining(retrain_job, cluster, flags)
@@ -239,26 +245,28 @@ def plan(job_file: Path, cluster: str | None, as_json: bool) -> None:
     """
     from coremargin.cli.plan import describe_plan, plan_job
     from coremargin.learn.retrain import load_retrain_job, prepare_retraining
-    from coremargin.problems.registry import load_job
+    from coremargin.problems.registry import kind_of, load_job
 
     retrain_job = load_retrain_job(job_file)
     retraining = None if retrain_job is None else prepare_retraining(retrain_job)
-    plan = plan_job(load_job(job_file) if retraining is None else retraining.job, cluster, retraining)
+    job = load_job(job_file) if retraining is None else retraining.job
+    plan = plan_job(job, cluster, retraining)
     if as_json:
         print_json(plan)
     else:
-        print_lines(*describe_plan(plan))
+        print_lines(*describe_plan(plan, kind_of(job)))
 
 
 def _check_files(job_file: Path, cluster: str | None, flags: dict[str, bool]) -> None:
     """Read a job file and its cluster file. Raises SpecError, and UsageError for a cluster that needs an extra."""
+    from coremargin.active.stream import load_stream_job
     from coremargin.engine.clusters.specs import load_cluster
     from coremargin.learn.retrain import load_retrain_job
     from coremargin.problems.registry import load_job
     from coremargin.registry.nightly import load_nightly_job
 
-    job = load_nightly_job(job_file) or load_retrain_job(job_file) or load_job(job_file)
-    where = job.cluster if cluster is None else cluster
+    job = load_nightly_job(job_file) or load_stream_job(job_file) or load_retrain_job(job_file) or load_job(job_file)
+    where = getattr(job, "cluster", None) if cluster is None else cluster
     found = {"job": str(job.__struct_config__.tag), "cluster": str(load_cluster(where).__struct_config__.tag)}
     if flags["as_json"]:
         print_json(found)
@@ -304,7 +312,7 @@ def _run(job: TrainJob, cluster: str | None, flags: dict[str, bool], retraining:
             connect(spec, source) as executor,
             show_progress(source, executor, kind_of(job), quiet=quiet or as_json) as callbacks,
         ):
-            report = partial(write_report, name=job.out.name)
+            report = partial(write_report, name=last_name(job.out))
             outcome = train_job(
                 job,
                 source,

@@ -78,7 +78,7 @@ class ConditionalPuts:
             try:
                 if (result := self._write(put, path)) is not None:
                     return self._tag(result, path)
-            except _NoAnswer as error:
+            except NoAnswer as error:
                 problem = error
             found = self.read(path, sum(view.nbytes for view in views))
             if found is not None and found.data == b"".join(views):
@@ -166,7 +166,7 @@ class ConditionalPuts:
         except OutputError:
             raise
         except RunError as error:
-            raise _NoAnswer(str(error)) from None
+            raise NoAnswer(str(error)) from None
 
     def read(self, path: str, most: int) -> Stored | None:
         """An object as it is now, None where there is none; without its bytes if these are more than ``most``."""
@@ -212,7 +212,7 @@ class ConditionalPuts:
         return str(result["e_tag"])
 
 
-class _NoAnswer(OutputError):
+class NoAnswer(OutputError):
     """Whether a put was done is not known."""
 
 

@@ -58,7 +58,7 @@ from msgspec.structs import asdict
 from coremargin.data.plain import group_metadata
 from coremargin.data.storage import ABSENT
 from coremargin.errors import StoreError
-from coremargin.formats.store_log import as_of, read_log
+from coremargin.formats.store_log import as_of, read_record_and_log
 from coremargin.formats.store_record import (
     FORMAT,
     VERSION,
@@ -197,7 +197,7 @@ def facts_as_of(
     last = facts.commits[-1]
     if rows in (None, last.rows) and digest in (None, last.digest) and number in (None, last.number):
         return facts
-    entries = read_log(storage, record)
+    record, entries = read_record_and_log(storage)
     for entry in reversed(entries):
         one = entry.commit
         if rows in (None, one.rows) and digest in (None, one.digest) and number in (None, one.number):

@@ -35,8 +35,8 @@ from typing import TYPE_CHECKING, Any
 
 from coremargin.data.commits import CommitInfo, taken_before
 from coremargin.data.files import ASIDE, output_errors, put_in_place, rename_new, sync_folder, write_whole
-from coremargin.data.local_storage import LocalStorage
 from coremargin.data.locked import Locked
+from coremargin.data.storages import open_storage
 from coremargin.errors import (
     Busy,
     ColumnsUnclear,
@@ -49,8 +49,7 @@ from coremargin.errors import (
     UsageError,
     raise_if_limit,
 )
-from coremargin.formats.store_log import FileMark, read_log
-from coremargin.formats.store_record import read_store_record
+from coremargin.formats.store_log import FileMark, read_record_and_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -185,7 +184,7 @@ class _Claim:
         return self.folder / self.name
 
 
-def take_in(inbox: Inbox, store: Path, options: Mapping[str, Any], *, new_labels: bool = False) -> IntakeResult:
+def take_in(inbox: Inbox, store: str | Path, options: Mapping[str, Any], *, new_labels: bool = False) -> IntakeResult:
     """Ingest the files that are ready; options: those of ``ingest`` about columns, for a store that does not exist yet.
 
     Raises DataError (no inbox; columns that need a decision), StoreError, UsageError (options that do not fit),
@@ -214,7 +213,7 @@ class _Intake:
     """The files of an inbox on their way into a store, while the lock of the inbox is held."""
 
     def __init__(
-        self, inbox: Inbox, store: Path, options: Mapping[str, Any], result: IntakeResult, *, new_labels: bool
+        self, inbox: Inbox, store: str | Path, options: Mapping[str, Any], result: IntakeResult, *, new_labels: bool
     ) -> None:
         self._inbox, self._store, self._options, self._result = inbox, store, options, result
         self._new_labels, self._last, self._committing = new_labels, False, False
@@ -229,7 +228,7 @@ class _Intake:
             if claim is not None:
                 self._take(claim)
         errors = [error for _, error in self._undecided if error is not None]
-        if errors and not self._store.exists():
+        if errors and not open_storage(self._store).exists():
             raise errors[0]  # no file fits these options
         self._last = True
         for path, _ in self._undecided:  # the store says by now what its columns are, or only empty tables came
@@ -307,7 +306,7 @@ class _Intake:
             raise_if_limit(error, claim.path)
             self._refuse(claim, f"{claim.path}: cannot be read: {error.strerror}")
             return
-        known, append = _ingested_hashes(self._store), self._store.exists()
+        known, append = _ingested_hashes(self._store), open_storage(self._store).exists()
         if sha256 in known:
             _record(result.known, claim.path, known[sha256])
             self._finish(claim, sha256)
@@ -353,10 +352,10 @@ class _Intake:
                 return
             _record(result.rows, claim.path, 0)
         except (DataError, UsageError) as error:
-            if not append and isinstance(error, UsageError | ColumnsUnclear) and not self._store.exists():
+            if not append and isinstance(error, UsageError | ColumnsUnclear) and not open_storage(self._store).exists():
                 self._postpone(claim, error)
                 return
-            if not append and self._store.exists():  # another job has made it meanwhile
+            if not append and open_storage(self._store).exists():  # another job has made it meanwhile
                 self._take_claimed(claim)
                 return
             self._refuse(claim, str(error))
@@ -474,9 +473,9 @@ def _record(found: dict[str, Any], path: Path, value: Any) -> None:
     found[name] = value
 
 
-def _ingested_hashes(store: Path) -> dict[str, int]:
-    storage = LocalStorage(store)
-    return taken_before(read_log(storage, read_store_record(storage))) if storage.exists() else {}
+def _ingested_hashes(store: str | Path) -> dict[str, int]:
+    storage = open_storage(store)
+    return taken_before(read_record_and_log(storage)[1]) if storage.exists() else {}
 
 
 def _packed(name: str) -> str | None:
@@ -488,13 +487,13 @@ def _is_table(name: str) -> bool:
     return _packed(name) is not None
 
 
-def _check_header(path: Path, store: Path, options: Mapping[str, Any]) -> None:
+def _check_header(path: Path, store: str | Path, options: Mapping[str, Any]) -> None:
     """See whether a table without rows has the columns that rows are to have. Raises DataError, UsageError: others."""
     from coremargin.data.sources.column_choice import choose_columns
     from coremargin.data.sources.options import SourceOptions
     from coremargin.data.store import Store
 
-    base = Store.open(store, map_bytes=0) if store.exists() else None
+    base = Store.open(store, map_bytes=0) if open_storage(store).exists() else None
     known, drop = None if base is None else base.columns, options.get("drop", ())
     key = options.get("key") if known is None else known.key
     wanted = SourceOptions(

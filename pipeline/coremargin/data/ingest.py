@@ -33,7 +33,7 @@ from coremargin.data.sources.opening import (
     resolve_source,
 )
 from coremargin.data.sources.options import SourceOptions
-from coremargin.data.sources.paths import AnyPath, is_there
+from coremargin.data.sources.paths import AnyPath, is_there, resolve_paths
 from coremargin.data.sources.sidecars import LabelStream, WeightStream, name_features
 from coremargin.data.storages import open_storage
 from coremargin.data.store import Store
@@ -97,7 +97,8 @@ def ingest(  # noqa: PLR0913 - one option for each decision about a file, all bu
     Parameters
     ----------
     source : path-like, table, array or sparse matrix of shape (n, d), or batches of these
-        A path, a pattern such as "part-*.csv", a folder of CSV, Parquet or SVMlight, or a list of these. Files are
+        A path, a pattern such as "part-*.csv", a folder of CSV, Parquet or SVMlight, or a list of these; also at
+        addresses such as "s3://bucket/2026/", "az://container/part-*.csv" or "https://host/rows.csv". Files are
         .npy, .npz of ``numpy.savez(X=X, y=y)`` or ``scipy.sparse.save_npz``, CSV and other delimited text, Parquet or
         SVMlight; text may be compressed with gzip, bzip2 or xz. The name of a file need not be UTF-8. Folders named
         column=value below a folder, or below what all files share, add columns to CSV and Parquet, with the types that
@@ -166,13 +167,14 @@ def ingest(  # noqa: PLR0913 - one option for each decision about a file, all bu
         Rows that are appended may have labels that no row in the store has.
     dry_run : bool, default False
         Read the beginning and say what would be written.
+    storage_options : mapping, optional
+        Of the addresses of rows, labels, weights, names and store, such as {"region": "eu-central-1"}; credentials come
+        from the environment.
     commit_info : callable, optional
         Called when all rows were read, before they are committed: what the store's log is to say. What it raises leaves
         the store as it was.
     on_progress : callable, optional
         Called with a ``Progress`` after every batch.
-    storage_options : mapping, optional
-        Options of the store's address, as for ``Store.open``.
     **column_options
         What becomes of columns of a table:
 
@@ -215,9 +217,11 @@ def ingest(  # noqa: PLR0913 - one option for each decision about a file, all bu
     (150, {'setosa': 50, 'versicolor': 50, 'virginica': 50})
     """
     started = time.perf_counter()
-    path = location(store, storage_options)
+    path = location(store, storage_options if is_remote(store) else None)
     if not dry_run and is_remote(path):
         open_storage(path).resolved()  # raises where nothing can be written, before rows are read
+    given = (source, labels, weights, names)
+    source, labels, weights, names = _resolve_all(given, storage_options or {}, needed=not is_remote(path))
     _check_options(
         path, labels=labels, label=label, unlabelled=unlabelled, only=only, append=append, overwrite=overwrite
     )
@@ -295,6 +299,17 @@ def _known_columns(base: Store | None, columns: ColumnsRecord | None, options: C
             f"{whose}: how columns become features is fixed: leave out options such as --categorical and --missing"
         )
     return columns if base is None else base.columns
+
+
+def _resolve_all(given: Sequence[Any], options: Mapping[str, str], *, needed: bool) -> list[Any]:
+    """Sources, the addresses among them with these options. needed: raise UsageError for options that none is for."""
+    lists = [one if isinstance(one, list | tuple) else [one] for one in given]
+    if needed and options and not any(is_remote(one) for each in lists for one in each):
+        raise UsageError("storage options are for addresses such as s3://bucket/rows.parquet, found none")
+    return [resolve_paths(given[0], options)] + [
+        resolve_paths(one, options) if any(map(is_remote, each)) else one
+        for one, each in zip(given[1:], lists[1:], strict=True)
+    ]
 
 
 def _as_tuple(values: Sequence[Label] | Label) -> tuple[Any, ...]:
@@ -436,7 +451,7 @@ def _weights_of(source: Any, weights: Any) -> tuple[str | int | None, WeightStre
     if weights is None:
         return None, None
     columns = isinstance(source, TableObject) or (isinstance(source, Files) and source.formats & {"csv", "parquet"})
-    if columns and isinstance(weights, str | int):
+    if columns and isinstance(weights, str | int) and not is_remote(weights):
         return weights, None
     return None, WeightStream(weights)
 

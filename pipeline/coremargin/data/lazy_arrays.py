@@ -12,7 +12,7 @@ import shutil
 import weakref
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Self
+from typing import TYPE_CHECKING, Any, BinaryIO, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from coremargin.data.checksum import crc32c
 from coremargin.data.folder import write_arrays
 from coremargin.errors import DataError
+from coremargin.formats.location import is_remote
 from coremargin.formats.npz import read_arrays
 from coremargin.formats.storage import object_size
 
@@ -107,7 +108,8 @@ class LazyArrays:
 
         Raises DataError where they are lost.
         """
-        if self._file is not None and storage.link(key, self._file, self._place):
+        in_folder = self._file is not None and not is_remote(self._place)
+        if in_folder and storage.link(key, cast("BinaryIO", self._file), self._place):
             return self._mark
         with storage.create(key) as new:
             if self._file is None:

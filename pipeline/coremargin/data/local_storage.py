@@ -29,7 +29,7 @@ from coremargin.data.files import (
     sync_folder,
     write_whole,
 )
-from coremargin.data.folder import replacing
+from coremargin.data.folder import check_target, replacing
 from coremargin.data.maps import Maps
 from coremargin.data.reused import Reused
 from coremargin.data.storage import ABSENT, Entry, check_most, check_size, listed_bytes
@@ -278,6 +278,10 @@ class LocalStorage:
             else:
                 os.rename(new, old)
                 sync_folder(old.parent)
+
+    def check_replaceable(self, kind: Owner, *, overwrite: bool) -> None:
+        """As folder.py says."""
+        check_target(Path(self.name), kind, overwrite=overwrite)
 
     @contextmanager
     def replacing(self, kind: Owner, *, overwrite: bool) -> Iterator[LocalStorage]:

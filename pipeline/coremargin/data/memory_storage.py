@@ -193,11 +193,15 @@ class InMemoryStorage:
         with self._changing:
             self.objects, self.writers, self._prepared = new.objects, new.writers, None
 
+    def check_replaceable(self, kind: Owner, *, overwrite: bool) -> None:
+        """By the names and records of what is there."""
+        if self.exists():
+            refuse(self.name, kind.what, kind.foreign_keys(self), overwrite=overwrite)
+
     @contextmanager
     def replacing(self, kind: Owner, *, overwrite: bool) -> Iterator[InMemoryStorage]:
         """As ``prepare`` and ``publish``."""
-        if self.exists():
-            refuse(self.name, kind.what, kind.foreign_keys(self), overwrite=overwrite)
+        self.check_replaceable(kind, overwrite=overwrite)
         new = InMemoryStorage(self.name)
         yield new
         self.publish(new, kind.owns)

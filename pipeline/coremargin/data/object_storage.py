@@ -8,23 +8,27 @@ computes, and 32 were slower on two cores (2026-11-28).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
-from tempfile import SpooledTemporaryFile
+from pathlib import Path
+from tempfile import SpooledTemporaryFile, TemporaryDirectory
 from threading import Lock as ThreadLock
-from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Self, TypeVar, cast
 
 import msgspec
 import numpy as np
+from msgspec import UNSET
 
-from coremargin.data.conditional_puts import ConditionalPuts, Found
+from coremargin.data.conditional_puts import ConditionalPuts, Found, NoAnswer
+from coremargin.data.folder import refuse
 from coremargin.data.format import ROOT
 from coremargin.data.lease import Lease, now_there
+from coremargin.data.local_storage import LocalStorage
 from coremargin.data.machine_memory import available_bytes
 from coremargin.data.storage import ABSENT, Entry, check_most, check_size
-from coremargin.errors import Busy, UsageError
+from coremargin.errors import Busy, CoremarginError
 from coremargin.formats.generation import FILE, FOLDER, LARGEST, Generation, below_the_address, new_generation
 from coremargin.formats.location import Location
 from coremargin.formats.object_storage import Fetched, ObjectReader, check_process, read_model_objects
@@ -32,7 +36,6 @@ from coremargin.formats.zarr_metadata import read_array_metadata
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
-    from pathlib import Path
 
     from coremargin.data.checksum import Data
     from coremargin.data.storage import Lock, Owner, Owns, Storage, Tag
@@ -48,7 +51,7 @@ _TRIES = 20  # of a change that other writers make at the same time
 _ALIGNMENT = 16  # as NumPy's own arrays have it
 
 
-class _Part:
+class Part:
     """A byte range to fetch before it is read; ``over`` once it was taken or dropped."""
 
     def __init__(self, fetch: Callable[[], Fetched], nbytes: int) -> None:
@@ -64,7 +67,7 @@ class Prefetcher:
         """most_bytes: called once, at the first fetch."""
         self._most_bytes, self._most = most_bytes, 0
         self._lock = ThreadLock()
-        self._waiting: deque[_Part] = deque()
+        self._waiting: deque[Part] = deque()
         self._held = 0
         self._pool: ThreadPoolExecutor | None = None
 
@@ -74,13 +77,13 @@ class Prefetcher:
         with self._lock:
             return self._held
 
-    def request(self, part: _Part) -> None:
+    def request(self, part: Part) -> None:
         """Fetch it as soon as there is room."""
         with self._lock:
             self._waiting.append(part)
         self._start()
 
-    def take(self, part: _Part) -> Fetched | None:
+    def take(self, part: Part) -> Fetched | None:
         """What was fetched, once, after waiting for it; None if that has not begun or it was dropped.
 
         Raises as its fetch.
@@ -96,7 +99,7 @@ class Prefetcher:
         finally:
             self._give_back(part)
 
-    def drop(self, part: _Part) -> None:
+    def drop(self, part: Part) -> None:
         """Stop fetching it, unless it was taken."""
         with self._lock:
             if part.over:
@@ -106,7 +109,7 @@ class Prefetcher:
             started.cancel()
             started.add_done_callback(lambda _: self._give_back(part))
 
-    def _give_back(self, part: _Part) -> None:
+    def _give_back(self, part: Part) -> None:
         with self._lock:
             self._held -= part.nbytes
         self._start()
@@ -163,7 +166,7 @@ class ObjectStorage(ObjectReader):
 
     def _forget(self) -> None:
         super()._forget()
-        self._requested: dict[tuple[str, int], _Part] = {}
+        self._requested: dict[tuple[str, int], Part] = {}
         self._requesting = ThreadLock()
 
     def list(self, prefix: str = "") -> list[Entry]:
@@ -188,7 +191,7 @@ class ObjectStorage(ObjectReader):
         """Fetch them in the background, in this order."""
         check_process()
         parts = {
-            (key, start): _Part(partial(self.fetch, key, start, start + size), size)
+            (key, start): Part(partial(self.fetch, key, start, start + size), size)
             for key, start, size in ranges
             if size
         }
@@ -367,19 +370,53 @@ class ObjectStorage(ObjectReader):
         """Seconds since 1970 by the clock of the service, which dates all objects. Raises OutputError."""
         return now_there(self._puts)
 
-    def replacing(self, kind: Owner, *, overwrite: bool) -> AbstractContextManager[Storage]:
-        """Refused."""
-        self._refuse()
+    def check_replaceable(self, kind: Owner, *, overwrite: bool) -> None:
+        """By what lies there now, and whether the service takes conditional writes of this process."""
+        _check_old(self.resolved().reopened(), kind, overwrite=overwrite)
+
+    @contextmanager
+    def replacing(self, kind: Owner, *, overwrite: bool) -> Iterator[Storage]:
+        """A folder of this machine, whose files are then put as a new generation; what was there is removed.
+
+        Readers of what was there find objects missing, and start again. A process that is killed leaves objects that
+        nothing names.
+        """
+        self.check_replaceable(kind, overwrite=overwrite)
+        with TemporaryDirectory(prefix="coremargin-") as folder:
+            yield LocalStorage(folder)
+            generation, tag = self.current_generation()
+            old = self.of_generation(self.name, generation)
+            _check_old(old, kind, overwrite=overwrite)  # hours may have passed
+            files = {str(path.relative_to(folder)): path for path in Path(folder).rglob("*") if path.is_file()}
+            new = new_generation({key: path.stat().st_size for key, path in files.items()})
+            put = partial(self._put_files, {new.prefix + key: path for key, path in files.items()})
+            self._replace_generation(new, put, tag)
+        with suppress(CoremarginError):  # the new one is in place
+            old.remove("", kind.owns)
+
+    def _replace_generation(self, new: Generation, put: Callable[[], None], tag: Tag | None) -> None:
+        """Put the objects of a generation and then what names it. tag: of what names the one before, None for none."""
+        try:
+            put()
+            self._puts.put(FILE, [new.encoded()], ABSENT if tag is None else tag)
+        except BaseException as error:
+            if not isinstance(error, NoAnswer):  # else it may have been done
+                with suppress(CoremarginError):
+                    self._puts.delete([new.prefix + key for key in cast("dict[str, int]", new.objects)])
+            raise
+
+    def _put_files(self, files: Mapping[str, Path]) -> None:
+        def put(path: str) -> None:
+            with files[path].open("rb") as file:
+                self._puts.put_file(path, file)
+
+        with ThreadPoolExecutor(REQUESTS, thread_name_prefix="coremargin-put") as pool:
+            for _ in pool.map(put, files):
+                pass
 
     def read_whole(self, read: Callable[[ReadableStorage], T]) -> T:
         """Of one generation, or of objects that have the same tags after the last was read."""
         return read_model_objects(self, read)
-
-    def _refuse(self) -> NoReturn:
-        raise UsageError(
-            f"{self.name}: writing to addresses is not supported yet, expected a path on this machine; write there, "
-            "and copy what was written"
-        )
 
     def free_bytes(self) -> int:
         """Without a limit that is known."""
@@ -392,6 +429,19 @@ class ObjectStorage(ObjectReader):
 
         metadata = msgspec.json.encode(read_array_metadata(self, key))
         return StorePath(MemoryStore({f"{key}/zarr.json": Buffer.from_bytes(metadata)}), key)
+
+
+def _check_old(storage: ObjectStorage, kind: Owner, *, overwrite: bool) -> None:
+    """Raises UsageError: something is there that must not be replaced."""
+    if not storage.exists():
+        return
+    known = None if storage.generation is None else storage.generation.objects
+    if known is None or known is UNSET:
+        foreign = kind.foreign_keys(storage)
+    else:  # they were written together, and need not be listed
+        foreign = [key for key in known if not kind.owns(key, False)]
+        foreign = foreign or ([] if kind.is_in(storage) else ["no record of it"])
+    refuse(storage.name, kind.what, foreign, overwrite=overwrite)
 
 
 class _Right:

@@ -54,7 +54,7 @@ class Kind:
 
     def is_in(self, storage: ReadableStorage) -> bool:
         """The same of a storage."""
-        return any(_format(storage, name) == form for name, form in self.records.items() if "/" not in name)
+        return any(stated_format(storage, name) == form for name, form in self.records.items() if "/" not in name)
 
     def owns(self, key: str, folder: bool) -> bool:
         """Whether an object, or a folder, is ours by its name."""
@@ -102,7 +102,7 @@ class Kind:
                 yield from self._foreign(storage, below + name, whole=whole)
             elif not (kind == "object" and self.owns(key, False)):
                 yield below + name + {"link": " (a link)", "folder": "/", "other": " (no file)"}.get(kind, "")
-            elif whole and (form := self._stated(key)) is not None and _format(storage, below + name) != form:
+            elif whole and (form := self._stated(key)) is not None and stated_format(storage, below + name) != form:
                 yield f"{below}{name} of another format"
 
     def _stated(self, key: str) -> str | None:
@@ -123,7 +123,7 @@ def move_aside(path: Path) -> None:
     log.warning("%s: found something unexpected there, and renamed it %s", path, place.name)
 
 
-def _format(storage: ReadableStorage, key: str) -> str | None:
+def stated_format(storage: ReadableStorage, key: str) -> str | None:
     """The format that a record states; None for what is no record. Never waits for a pipe."""
     try:
         with storage.open(key) as file:

@@ -84,6 +84,9 @@ class Owner(Protocol):
     def owns(self, key: str, folder: bool) -> bool:
         """Whether an object, or a folder, is of this kind by its name."""
 
+    def is_in(self, storage: ReadableStorage) -> bool:
+        """Whether a storage says that it is of this kind; what else it holds is another matter."""
+
     def foreign_keys(self, storage: Storage, *, whole: bool = True) -> list[str]:
         """What is not; whole: also whether the records are."""
 
@@ -185,6 +188,9 @@ class Storage(ReadableStorage, Protocol):
 
     def publish(self, prepared: Storage, owns: Owns) -> None:
         """Let what was prepared take this place, at once; what was here is removed. Raises OutputError."""
+
+    def check_replaceable(self, kind: Owner, *, overwrite: bool) -> None:
+        """Raise, hours before it is done, what ``replacing`` would raise: UsageError, OutputError."""
 
     def replacing(self, kind: Owner, *, overwrite: bool) -> AbstractContextManager[Storage]:
         """An empty storage to fill, which takes the place of this one at the end, or is removed after an exception.

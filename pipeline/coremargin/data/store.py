@@ -22,8 +22,7 @@ from coremargin.data.storages import open_storage
 from coremargin.errors import DamagedChunk, StoreError
 from coremargin.formats.columns import read_stored
 from coremargin.formats.location import location
-from coremargin.formats.store_log import read_log
-from coremargin.formats.store_record import read_store_record
+from coremargin.formats.store_log import read_record_and_log
 from coremargin.maths.rows import as_float64, concatenate, nothing, take
 
 if TYPE_CHECKING:
@@ -209,7 +208,7 @@ class Store:
     @cached_property
     def log(self) -> tuple[LogEntry, ...]:
         """The commits up to this one, the first one first: by whom, when, what they did. Raises StoreError."""
-        return tuple(read_log(self.storage, read_store_record(self.storage))[: self.commits])
+        return tuple(read_record_and_log(self.storage)[1][: self.commits])
 
     @cached_property
     def compressed_bytes(self) -> int:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from coremargin.blas import one_blas_thread
 from coremargin.data.extent import gamma_scale
 from coremargin.data.mapped import LastRead, Mapped, map_of, mapped, mapped_each
 from coremargin.data.scaled import scaled, unscaled
 from coremargin.errors import UsageError
 from coremargin.formats.feature_map import map_width, sketched
-from coremargin.maths.blas import one_blas_thread
 from coremargin.maths.feature_map import Fourier, Nystroem, Polynomial
 from coremargin.maths.rows import is_sparse
 

@@ -1,11 +1,11 @@
 """Checkpoints: a killed job resumes from them with the same bits.
 
-A folder ``.NAME.checkpoint`` next to the model holds the state at the start of the current scan, the summaries of the
-blocks that are done, and the rounds so far. It is written every few seconds of scanning and when the job is
-interrupted, and removed when the model is in place. ``job.json`` makes it a checkpoint: it is written after the state
-that it names and removed first, so that a kill leaves a complete checkpoint or none. Each state that is written has its
-own number, which is part of the names of its blocks' files. The lock ``.NAME.lock`` rejects a second job on the same
-output; the kernel frees it when a job is killed.
+A folder ``.NAME.checkpoint`` next to the model, or where ``local_place`` says for one at an address, holds the state at
+the start of the current scan, the summaries of the blocks that are done, and the rounds so far. It is written every few
+seconds of scanning and when the job is interrupted, and removed when the model is in place. ``job.json`` makes it a
+checkpoint: it is written after the state that it names and removed first, so that a kill leaves a complete checkpoint
+or none. Each state that is written has its own number, which is part of the names of its blocks' files. The lock
+``.NAME.lock`` rejects a second job on the same output; the kernel frees it when a job is killed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import numpy as np
 
 from coremargin.data.files import output_errors, put_in_place, sync_folder, write_whole
 from coremargin.data.folder import write_arrays
-from coremargin.data.locked import Locked
+from coremargin.data.locked import Locked, local_place
 from coremargin.data.owned import Kind
 from coremargin.errors import CheckpointError, DataError, raise_if_limit
 from coremargin.formats.npz import read_arrays
@@ -61,13 +61,13 @@ CHECKPOINT = Kind(what="a checkpoint", records={}, files=rf"{re.escape(RECORD)}|
 EVERY_S = 15.0
 
 
-def folder_of(out: Path) -> Path:
+def folder_of(out: str | os.PathLike[str]) -> Path:
     """The folder of the checkpoint of the model at ``out``."""
-    place = Path(os.path.realpath(out))
+    place = local_place(out)
     return place.with_name(f".{place.name}.checkpoint")
 
 
-def identity_then(out: Path) -> Mapping[str, Any]:
+def identity_then(out: str | os.PathLike[str]) -> Mapping[str, Any]:
     """The identity of the checkpoint of ``out``, such as its store's digest; empty without a readable one."""
     try:
         return dict(json.loads((folder_of(out) / RECORD).read_text(encoding="utf-8"))["identity"])
@@ -82,12 +82,11 @@ class Checkpoint:
     context manager: entering takes the lock (Busy if another job has it).
     """
 
-    def __init__(self, out: Path, identity: Mapping[str, Any], *, every_s: float = EVERY_S) -> None:
-        self.out = Path(os.path.realpath(out))  # one lock for all names of a folder
+    def __init__(self, out: str | os.PathLike[str], identity: Mapping[str, Any], *, every_s: float = EVERY_S) -> None:
         self.folder = folder_of(out)
         self._identity = {"version": VERSION, "software": version(), **identity}
         self._every_s = every_s
-        self._lock = Locked(self.out, "this model")
+        self._lock = Locked(out, "this model")
         self._saved = time.monotonic()
         self._state: State | None = None
         self._state_is_new = False  # not written yet

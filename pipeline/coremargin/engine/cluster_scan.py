@@ -42,6 +42,7 @@ from distributed import KilledWorker
 from coremargin.engine.cluster_workers import REFRESH_S, UNREACHABLE, ask_scheduler, brief, scheduler_lost
 from coremargin.engine.probe_transport import ARRAY_KEY, Transport, run_packed
 from coremargin.engine.protocols import BlockResult
+from coremargin.engine.read_ahead import is_fetched
 from coremargin.engine.task import place, task_name
 from coremargin.errors import BlockFailed, CoremarginError, RunError
 from coremargin.maths.stopping import may_stop
@@ -66,6 +67,8 @@ AHEAD = 1024
 _AHEAD_PER_THREAD = 3
 #: Most blocks in one graph. The scheduler takes a millisecond for a graph, and a tenth of it for each task in one.
 GROUP = 64
+#: Blocks after its own that a worker fetches: one is read within the time that two take to come from a bucket.
+NEXT = 2
 #: Most bytes of probes in one graph; Dask warns from 10 MB on.
 GRAPH_BYTES = 2 << 20
 #: Results that arrive within so many seconds, for each task in flight and in all, are fetched by one request.
@@ -105,7 +108,7 @@ class ClusterScan:
         self._workers = workers
         self._waiting = deque(blocks)
         self._left = {block.index: None for block in blocks}  # in increasing order, which a dict preserves
-        self._tasks = SentTasks(workers, source, probe, pin=pin)
+        self._tasks = SentTasks(workers, source, probe, blocks if is_fetched(source) else None, pin=pin)
         self._failed = FailedBlocks(self._tasks, workers, source, policy)
         self._late = LateBlocks(self._tasks, workers, source, policy)
 
@@ -179,13 +182,24 @@ class SentTasks:
     A block may have several tasks, copies of each other.
     """
 
-    def __init__(self, workers: WorkerThreads, source: Source, probe: Probe, *, pin: BlasPin) -> None:
+    def __init__(
+        self,
+        workers: WorkerThreads,
+        source: Source,
+        probe: Probe,
+        fetched: Sequence[Block] | None = None,
+        *,
+        pin: BlasPin,
+    ) -> None:
+        """fetched: all blocks in order, where workers have to fetch their chunks."""
         self._workers, self._client = workers, workers.client
         self._source, self._handle = source, source.handle()
         self._probe = probe
         self._pin = pin
         self._transport = Transport(workers.client)
         self._packed: dict[int, tuple[bytes, dict[int, Future]]] = {}  # of handle and probe, the same for all blocks
+        self._order = fetched
+        self._positions = {block.index: position for position, block in enumerate(fetched or ())}
         self._name, self._scan, self._number = task_name(probe), uuid.uuid4().hex[:12], count()
         self._tasks: dict[str, Task] = {}
         self._keys: defaultdict[int, set[str]] = defaultdict(set)  # by block
@@ -220,13 +234,15 @@ class SentTasks:
             handle, shared = self._pack(self._handle)
             probes, arrays = zip(*(self._pack(self._probe.narrow(block)) for block in blocks), strict=True)
             arrays = [shared | own if own else shared for own in arrays]
+            following = [self._following(block) for block in blocks]
             with where:
                 for stop in _graphs(probes):
                     part = slice(len(futures), stop)
                     same = stop - len(futures)
+                    # fifo_timeout: Dask runs graphs that are sent shortly one after the other in any order
                     futures += self._client.map(
                         run_packed, [handle] * same, list(probes[part]), arrays[part], list(blocks[part]),
-                        [self._pin] * same, key=keys[part], pure=False, retries=0,
+                        [self._pin] * same, following[part], key=keys[part], pure=False, retries=0, fifo_timeout=0,
                     )  # fmt: skip
         except UNREACHABLE:
             ask_scheduler(self._client)  # raises, as only the scheduler was contacted
@@ -240,6 +256,18 @@ class SentTasks:
             self._tasks[key] = Task(key, block, future, sent, alone, by_key.get(key), names)
             self._keys[block.index].add(key)
         self._client.loop.add_callback(self._results.fetch, dict(zip(keys, futures, strict=True)))
+
+    def _following(self, block: Block) -> tuple[Block, ...] | None:
+        """The blocks that the worker of a block is to have next; None where no chunks are fetched."""
+        if self._order is None:
+            return None
+        threads = len(self._workers.addresses())
+        start = self._positions[block.index]
+        others = [self._order[at] for at in range(start, len(self._order), max(1, threads))][1 : 1 + NEXT]
+        hints = self._workers.for_blocks([block.index, *(other.index for other in others)])
+        if hints is None:
+            return tuple(others)
+        return tuple(other for other, hint in zip(others, hints[1:], strict=True) if hint == hints[0])
 
     def _pack(self, value: Any) -> tuple[bytes, dict[int, Future]]:
         """``value`` as bytes and futures of its large arrays; what all blocks have in common is packed once."""

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, nullcontext
 from typing import TYPE_CHECKING, Self
 
+from coremargin.blas import one_blas_thread
 from coremargin.engine.cluster_scan import ClusterScan, RetryPolicy
 from coremargin.engine.cluster_workers import WorkerThreads, WorkerWait
 from coremargin.engine.meter import MemoryMeter
-from coremargin.maths.blas import one_blas_thread
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -8,12 +8,12 @@ from contextlib import ExitStack, closing
 from itertools import islice
 from typing import TYPE_CHECKING, Self
 
+from coremargin.blas import one_blas_thread
 from coremargin.engine.meter import MemoryMeter
 from coremargin.engine.read_ahead import begin_fetching
 from coremargin.engine.resources import THREAD_BYTES, need_memory
 from coremargin.engine.task import answer
 from coremargin.errors import UsageError
-from coremargin.maths.blas import one_blas_thread
 from coremargin.maths.stopping import Together
 
 if TYPE_CHECKING:

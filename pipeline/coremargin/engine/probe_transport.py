@@ -24,13 +24,14 @@ import dask
 import numpy as np
 from distributed import get_worker
 
+from coremargin.blas import one_blas_thread
 from coremargin.data.maps import budget
 from coremargin.engine.own_modules import own_modules
+from coremargin.engine.read_ahead import next_blocks
 from coremargin.engine.task import answer, open_handle, pin_blas_forever
-from coremargin.maths.blas import one_blas_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from distributed import Client, Future
 
@@ -92,8 +93,13 @@ def return_array(array: np.ndarray) -> np.ndarray:
     return array
 
 
-def run_packed(handle: bytes, probe: bytes, large: dict[int, Any], block: Block, pin: BlasPin) -> BlockResult:
-    """The task: unpack, probe the block."""
+def run_packed(
+    handle: bytes, probe: bytes, large: dict[int, Any], block: Block, pin: BlasPin, following: Sequence[Block] | None
+) -> BlockResult:
+    """The task: unpack, probe the block, and meanwhile fetch those that this worker is to probe next.
+
+    following: these; None where chunks are not fetched.
+    """
     if pin == "process":
         pin_blas_forever()
     elif pin == "block":
@@ -101,7 +107,11 @@ def run_packed(handle: bytes, probe: bytes, large: dict[int, Any], block: Block,
     source = open_handle(unpack(handle, large))
     question = unpack(probe, large)
     with one_blas_thread() if pin == "block" else nullcontext():  # after both: they may load further libraries
-        return answer(source, question, block)
+        if following is None:
+            return answer(source, question, block)
+        fetching = next_blocks.take(source, block)
+        next_blocks.begin(source, following)
+        return answer(source, question, block, fetching)
 
 
 @cache

@@ -1,12 +1,14 @@
 """Reading ahead: the first chunks of the next scan while the driver solves, and those of a block while it is probed.
 
 The first costs no memory of this process, as the system caches files. Objects of a service are fetched into the memory
-of the process that needs them, so only while it probes them. Bits of a result and counts of bytes do not change.
+of the process that needs them: of the block that it probes, and of those that it is to probe next. Bits of a result and
+counts of bytes do not change.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -19,6 +21,10 @@ if TYPE_CHECKING:
     from coremargin.data.layout import ObjectPart
     from coremargin.data.source import Source
     from coremargin.data.storage import Storage
+    from coremargin.engine.protocols import Block
+
+_MOST_NEXT = 32  # blocks that a worker may fetch before they are sent to it
+_RELEASE_S = 30.0  # after so many seconds they are sent elsewhere
 
 
 @runtime_checkable
@@ -66,6 +72,71 @@ def begin_fetching(source: Source, chunks: Iterable[int]) -> ExitStack:
         ranges = [(part.key, part.start, part.nbytes) for part in parts]
         fetching.enter_context(source.storage.fetching(ranges))
     return fetching
+
+
+class NextBlocks:
+    """Blocks whose chunks a worker fetches before it is sent there to probe them.
+
+    Dask may give a block to another worker: what was fetched of it is released when more blocks follow, or after a
+    while.
+    """
+
+    def __init__(self, most: int = _MOST_NEXT, release_s: float = _RELEASE_S) -> None:
+        """most: blocks at a time; the bytes of all of them are limited by the storage."""
+        self._most, self._release_s = most, release_s
+        self._begun = dict[tuple[str, str, tuple[int, ...]], tuple[ExitStack, float]]()
+        self._lock = threading.Lock()
+        self._timer: threading.Timer | None = None
+
+    def begin(self, source: Source, blocks: Iterable[Block]) -> None:
+        """Fetch the chunks of blocks, in this order, but for those that have begun."""
+        for block in blocks:
+            key = _key(source, block)
+            with self._lock:
+                if key in self._begun:
+                    continue
+                with suppress(OSError, CoremarginError):  # which the later read raises
+                    self._begun[key] = begin_fetching(source, block.chunks), time.monotonic()
+                over = [self._begun.pop(old)[0] for old in list(self._begun)[: -self._most]]
+            for fetching in over:
+                fetching.close()
+        self._release_later()
+
+    def take(self, source: Source, block: Block) -> ExitStack:
+        """What fetches the chunks of a block, from now on or since ``begin``."""
+        with self._lock:
+            found = self._begun.pop(_key(source, block), None)
+        return begin_fetching(source, block.chunks) if found is None else found[0]
+
+    def _release_later(self) -> None:
+        with self._lock:
+            if self._timer is None and self._begun:
+                self._timer = threading.Timer(self._release_s, self._release)
+                self._timer.daemon = True
+                self._timer.start()
+
+    def _release(self) -> None:
+        before = time.monotonic() - self._release_s
+        with self._lock:
+            self._timer = None
+            over = [self._begun.pop(key)[0] for key, (_, begun) in list(self._begun.items()) if begun <= before]
+        for fetching in over:
+            fetching.close()
+        self._release_later()
+
+
+def _key(source: Source, block: Block) -> tuple[str, str, tuple[int, ...]]:
+    return str(source.name), source.digest, tuple(block.chunks)
+
+
+def is_fetched(source: Source) -> bool:
+    """Whether the chunks of a source are objects of a service, which take long to come."""
+    stored = root(source)
+    return isinstance(stored, InStorage) and stored.storage.remote
+
+
+#: Of this process.
+next_blocks = NextBlocks()
 
 
 def _fetch(parts: Iterable[ObjectPart], most_bytes: int, over: threading.Event) -> None:

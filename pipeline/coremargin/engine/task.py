@@ -12,11 +12,11 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from coremargin.blas import one_blas_thread
 from coremargin.data.view import bytes_read
 from coremargin.engine.protocols import Block, BlockResult
 from coremargin.engine.read_ahead import begin_fetching
 from coremargin.errors import BlockFailed, machine_limit
-from coremargin.maths.blas import one_blas_thread
 from coremargin.maths.breakdown import quiet
 
 if TYPE_CHECKING:

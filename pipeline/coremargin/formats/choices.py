@@ -11,8 +11,10 @@ Strategy = Literal[
     "perceptron",
     "raw-perceptron",
     "averaged-perceptron",
+    "uneven-perceptron",
     "romma",
     "aggressive-romma",
+    "passive-aggressive",
     "alma",
     "alma-p",
     "kowalczyk",
@@ -26,7 +28,23 @@ Strategy = Literal[
     "smo",
     "cvm",
 ]
-Centre = Literal["perceptron", "chebyshev", "ep", "hit-and-run", "billiard", "dikin"]
+#: Those that also train with a kernel.
+KernelStrategy = Literal[
+    "fast",
+    "paper",
+    "any-violator",
+    "perceptron",
+    "raw-perceptron",
+    "averaged-perceptron",
+    "uneven-perceptron",
+    "romma",
+    "aggressive-romma",
+    "passive-aggressive",
+    "kowalczyk",
+    "smo",
+    "cvm",
+]
+Centre = Literal["perceptron", "chebyshev", "analytic", "ep", "hit-and-run", "billiard", "dikin"]
 ErrorPick = Literal["largest", "smallest", "random"]
 ScalingKind = Literal["standard", "minmax", "maxabs", "rownorm", "ellipsoid"]
 #: The scaling that does not follow from the statistics of a store: all rows are read to find it.
@@ -40,5 +58,15 @@ KernelName = Literal["linear", "poly", "rbf", "callable"]
 LOSS_TAKEN: Loss = "squared_hinge"
 Why = Literal["start", "query", "draw", "example"]  #: a row was asked about
 Method = Literal[
-    "coreset", "stream", "slab", "random", "chebyshev", "ep", "hit-and-run", "billiard", "dikin", "perceptron"
+    "coreset",
+    "stream",
+    "slab",
+    "random",
+    "chebyshev",
+    "analytic",
+    "ep",
+    "hit-and-run",
+    "billiard",
+    "dikin",
+    "perceptron",
 ]

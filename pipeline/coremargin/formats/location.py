@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 from urllib.parse import urlsplit
 
 from coremargin.errors import UsageError
@@ -18,6 +18,7 @@ from coremargin.formats.local_path import local_path
 if TYPE_CHECKING:
     from coremargin.formats.generation import Generation
 
+T = TypeVar("T")
 SCHEMES = ("s3", "gs", "az", "abfs", "abfss", "https", "http")
 #: pathlib leaves one slash of two.
 _REMOTE = re.compile(rf"({'|'.join(SCHEMES)}):/{{1,2}}(.*)", re.DOTALL | re.IGNORECASE)
@@ -97,6 +98,21 @@ def location(given: str | bytes | os.PathLike[str], options: Mapping[str, str] |
     return Location(f"{scheme}://{rest}", kept | storage_options(options or {}), generation)
 
 
+def with_storage_options(options: Mapping[str, str] | None, *given: T) -> tuple[T | Location, ...]:
+    """What is given, addresses with these options; anything but a path is returned unchanged.
+
+    Raises UsageError: none of them is an address; or as ``location``.
+    """
+    if options and not any(is_remote(one) for one in given):
+        location(next(cast("str", one) for one in given if isinstance(one, str | os.PathLike)), options)
+    return tuple(location(cast("str", one), options) if is_remote(one) else one for one in given)
+
+
+def last_name(place: str | os.PathLike[str]) -> str:
+    """The last name of a path or an address."""
+    return os.fspath(place).rstrip("/").rpartition("/")[2]
+
+
 def storage_options(given: Mapping[str, object]) -> dict[str, str]:
     """Options by their names here, of others' too; flags as "true" or "false". Raises UsageError."""
     found = dict[str, str]()
@@ -127,10 +143,10 @@ def storage_options(given: Mapping[str, object]) -> dict[str, str]:
     return found
 
 
-def storage_words(store: str | os.PathLike[str]) -> list[str]:
-    """The options of a location on a command line."""
-    options = store.options if isinstance(store, Location) else {}
-    return [word for name, value in options.items() for word in ("--storage-option", f"{name}={value}")]
+def storage_words(*places: str | os.PathLike[str]) -> list[str]:
+    """The options of locations on a command line, where they are for all addresses."""
+    options = [item for place in places if isinstance(place, Location) for item in place.options.items()]
+    return [word for name, value in dict.fromkeys(options) for word in ("--storage-option", f"{name}={value}")]
 
 
 def parse_storage_options(words: Iterable[str]) -> dict[str, str]:

@@ -59,7 +59,12 @@ class Level(NamedTuple):
 
 
 class AccessDenied(RunError):
-    """The service refuses, or there is no such object and no right to list, which a service does not tell apart."""
+    """The service refuses, or there is no such object and no right to list, which a service does not tell apart.
+
+    code: of the service.
+    """
+
+    code = ""
 
 
 class ObjectReader:
@@ -126,10 +131,8 @@ class ObjectReader:
         """The one that ``current.json`` names now, and the tag of that; None where there is none. Raises DataError."""
         import obstore
 
-        path = self._quoted(FILE)
-
         def get() -> tuple[bytes, str | None]:
-            result = obstore.get(self._store, path)
+            result = obstore.get(self._store, FILE)
             if int(result.meta["size"]) > LARGEST:
                 raise DataError(f"{self.name}/{FILE}: expected at most {LARGEST:,} bytes; get an unaltered copy")
             return bytes(memoryview(cast("Any", result.bytes()))), result.meta["e_tag"]
@@ -142,9 +145,13 @@ class ObjectReader:
                     return parse_generation(data, f"{self.name}/{FILE}"), tag
                 if data == before:
                     break
-        except (FileNotFoundError, AccessDenied):
-            # without the right to list, what is not there is refused; a refusal of all objects is reported next
+        except FileNotFoundError:
             return None, None
+        except AccessDenied as error:
+            # without the right to list, what is not there is refused; a refusal of all objects is reported next
+            if error.code in _REFUSED_OR_MISSING:
+                return None, None
+            raise
         return parse_generation(data, f"{self.name}/{FILE}"), tag
 
     def fetch(self, key: str, start: int = 0, stop: int | None = None, *, most: int | None = None) -> Fetched:
@@ -239,10 +246,15 @@ class ObjectReader:
 
     def tag(self, key: str) -> str:
         """The ETag of an object."""
+        return self.head(key)[0]
+
+    def head(self, key: str) -> tuple[str, int]:
+        """The tag of an object and its size. Raises as ``fetch``."""
         import obstore
 
         path = self._object_path(key)
-        return _tag_of(self._call(lambda: obstore.head(self._store, path), key))
+        meta = self._call(lambda: obstore.head(self._store, path), key)
+        return _tag_of(meta), int(meta["size"])
 
     def preload(self, keys: Iterable[str]) -> None:
         """Fetch small objects, many at a time, each for the next ``open`` of it; there need not be such objects."""
@@ -264,16 +276,13 @@ class ObjectReader:
     def _path(self, key: str) -> str:
         """The key below the address."""
         generation = self.generation
-        return self._quoted(key if generation is None else generation.prefix + key)
+        return key if generation is None else generation.prefix + key
 
     def _object_path(self, key: str) -> str:
         """Raises FileNotFoundError: there is no such object in this generation."""
         if self.generation is not None and self.generation.holds(key) is False:
             raise FileNotFoundError(2, "no such object", self._place(key))
         return self._path(key)
-
-    def _quoted(self, key: str) -> str:
-        return quote(key) if str(self.name).startswith("http") else key
 
     def _call(self, request: Callable[[], T], key: str) -> T:
         """Call obstore; its errors become ours, without the text of the library."""
@@ -283,11 +292,18 @@ class ObjectReader:
             return request()
         except FileNotFoundError as error:
             problem = FileNotFoundError(2, "no such object", self._place(key))
-            if _code(error) in ("NoSuchBucket", "ContainerNotFound"):
-                problem = StoreError(f"{self.name}: there is no such bucket; correct the address or the endpoint")
+            if _code(error) in _NO_BUCKET:
+                problem = self._no_bucket()
         except _obstore_errors() as error:
             problem = self._refusal(error, key)
         raise problem  # here, as a context is pickled too, and the library's text may have signatures
+
+    def _no_bucket(self) -> StoreError:
+        return StoreError(f"{self.name}: there is no such bucket; correct the address or the endpoint")
+
+    def address_of(self, key: str) -> str:
+        """Where an object of this generation lies."""
+        return f"{self.name}/{self._path(key)}"
 
     def _place(self, key: str) -> str:
         """The address of an object, for messages; key: below the address, or of the generation."""
@@ -304,16 +320,20 @@ class ObjectReader:
                 f"{self.name}: {self._credentials.problem}; set the environment variables of the service, a profile or "
                 "a role, or --storage-option skip_signature=true for a public bucket"
             )
+        if code in _NO_BUCKET:
+            return self._no_bucket()
         if code in _REGION or _REDIRECTED.search(str(error)):
             return RunError(
                 f"{self.name}: the bucket is in another region; give --storage-option region=NAME or AWS_REGION"
             )
         if isinstance(error, refused.UnauthenticatedError | refused.PermissionDeniedError) or code in _DENIED:
-            return AccessDenied(
+            refusal = AccessDenied(
                 f"{place}: access denied ({code or 'permission'}), with {self._credentials.source}, or there is no "
                 "such object and no right to list; give the right to read and list, use other credentials, or "
                 "--storage-option skip_signature=true for a public bucket"
             )
+            refusal.code = code
+            return refusal
         if code in ("InvalidRange", "416"):
             return OSError(22, "it ends before these bytes", place)
         if "non-partial response" in str(error):
@@ -336,7 +356,7 @@ def read_model_objects(address: ObjectReader, read: Callable[[ReadableStorage], 
     for _ in range(_TRIES):
         found = address.reopened()
         generation = found.generation
-        if generation is None:
+        if generation is None or not generation.prefix:
             found.opened = {}
         try:
             result = read(found)
@@ -356,7 +376,9 @@ def read_model_objects(address: ObjectReader, read: Callable[[ReadableStorage], 
 def _are_current(reader: ObjectReader, tags: dict[str, str]) -> bool:
     """Whether objects that lie directly below an address, where each is replaced by itself, are still those."""
     try:
-        return reader.reopened().generation is None and all(reader.tag(key) == tag for key, tag in tags.items())
+        return reader.reopened().generation == reader.generation and all(
+            reader.tag(key) == tag for key, tag in tags.items()
+        )
     except FileNotFoundError:
         return False
 
@@ -394,6 +416,8 @@ def check_process() -> None:
 
 _DENIED = {"AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "Forbidden"}
 _DENIED |= {"AllAccessDisabled", "AuthenticationFailed", "AuthorizationFailure", "401", "403"}
+_NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
+_REFUSED_OR_MISSING = ("", "AccessDenied", "Forbidden", "403")
 _REDIRECTED = re.compile("redirect without LOCATION|error following redirect")  # the text has names of objects, too
 _REGION = ("PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "301")
 
@@ -480,14 +504,14 @@ class _AwsChain(_Chain):
 
     def __call__(self) -> Any:
         """For obstore. Raises LookupError where there are none, or none that can be used."""
-        from botocore.exceptions import BotoCoreError
+        from botocore.exceptions import BotoCoreError, ClientError
 
         with self._lock:
             keys, self.problem = None, ""
             try:
                 self._found = self._found or self._session.get_credentials()
                 keys = self._found and self._found.get_frozen_credentials()
-            except BotoCoreError as error:  # whose text may be that of a program
+            except (BotoCoreError, ClientError, OSError) as error:  # whose text may be that of a program
                 self.problem = f"botocore cannot get credentials ({type(error).__name__})"
             if keys is None:
                 self.problem = self.problem or "no credentials found"

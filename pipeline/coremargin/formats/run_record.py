@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from coremargin.formats.plain_file import read_plain
+from coremargin.formats.storage import ReadableStorage, read_object_bytes
 from coremargin.formats.strict_json import LARGEST, read_object, typed
 
 RUN, ROUNDS = "run.json", "rounds.jsonl"
@@ -77,9 +76,21 @@ class PublishedRun(Struct, frozen=True, kw_only=True):
     margin: float | None
 
 
+class OutlierWork(Struct, frozen=True):
+    """Lemma 5.2 of Har-Peled, Roth and Zimak 2006 for the proven margin, for comparison with the search.
+
+    coreset: c = 64 (R / margin)^2 / epsilon; log10_subsets: of rows^(c + 1); log10_leaves: of (features + 2)^k.
+    """
+
+    coreset: float
+    log10_subsets: float
+    log10_leaves: float
+
+
 class OutlierRun(Run, frozen=True, kw_only=True):
     """Of a margin with outliers."""
 
+    work: OutlierWork | None = None
     published: list[PublishedRun] = []
     outliers: _Count | None = None
     wrong: _Count | None = None
@@ -108,13 +119,17 @@ def in_parts(rounds: Iterable[Mapping[str, Any]]) -> bool:
     return any("part" in line for line in lines) and not any(line.get("kind") == "stage" for line in lines)
 
 
-def read_run(folder: Path, kind: type[Run]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def read_run_record(model: ReadableStorage) -> dict[str, Any]:
+    """``run.json``. Raises DataError; ``MISSING`` pass."""
+    return read_object(read_object_bytes(model, RUN, LARGEST), f"{model.name}/{RUN}", names=True)
+
+
+def read_run(model: ReadableStorage, kind: type[Run]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """``run.json`` and the lines of ``rounds.jsonl`` of a finished model; kind: type of the run.
 
-    Raises DataError (invalid records), FileNotFoundError.
+    Raises DataError (invalid records); ``MISSING`` pass.
     """
-    path, lines = folder / RUN, folder / ROUNDS
-    run = read_object(read_plain(path, LARGEST), str(path), names=True)
-    typed(kind, run, str(path))
-    parts = enumerate(read_plain(lines, LARGEST).splitlines(), start=1)
-    return run, [read_object(line, f"{lines}, line {i}", names=True) for i, line in parts if line.strip()]
+    run, place = read_run_record(model), f"{model.name}/{ROUNDS}"
+    typed(kind, run, f"{model.name}/{RUN}")
+    parts = enumerate(read_object_bytes(model, ROUNDS, LARGEST).splitlines(), start=1)
+    return run, [read_object(line, f"{place}, line {i}", names=True) for i, line in parts if line.strip()]

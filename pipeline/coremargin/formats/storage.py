@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from typing import BinaryIO, Protocol
+from contextlib import contextmanager, suppress
+from functools import wraps
+from typing import BinaryIO, ParamSpec, Protocol, TypeVar
 
 from coremargin.errors import DataError, raise_if_limit
 from coremargin.formats.strict_json import cut
 
+P = ParamSpec("P")
+T = TypeVar("T")
 MISSING = (FileNotFoundError, NotADirectoryError)
 _TRANSFERS = 5  # of an object that comes damaged in another way each time
 
@@ -88,6 +91,21 @@ def read_checked_bytes(
             break
         data, before = read_object_bytes(storage, key, largest, error=error), data
     return data
+
+
+def rereading_refused(read: Callable[P, T]) -> Callable[P, T]:
+    """``read``, called once more if it refuses what it reads: a network may have damaged that on its way.
+
+    What lies there damaged costs a second read, and is refused as before.
+    """
+
+    @wraps(read)
+    def read_twice(*args: P.args, **options: P.kwargs) -> T:
+        with suppress(DataError):
+            return read(*args, **options)
+        return read(*args, **options)
+
+    return read_twice
 
 
 def object_size(file: BinaryIO) -> int:

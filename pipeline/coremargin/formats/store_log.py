@@ -17,8 +17,8 @@ from msgspec.structs import replace
 
 from coremargin.errors import StoreError
 from coremargin.formats.model_record import Count, Strict
-from coremargin.formats.storage import MISSING, object_size, opened_object
-from coremargin.formats.store_record import CommitRecord, StoreRecord, effective_commits
+from coremargin.formats.storage import MISSING, object_size, opened_object, rereading_refused
+from coremargin.formats.store_record import CommitRecord, StoreRecord, effective_commits, read_store_record
 
 if TYPE_CHECKING:
     from coremargin.formats.storage import ReadableStorage
@@ -62,6 +62,14 @@ class LogEntry(Strict, frozen=True, kw_only=True):
 _DECODER = msgspec.json.Decoder(LogEntry, strict=True)
 
 
+@rereading_refused
+def read_record_and_log(storage: ReadableStorage) -> tuple[StoreRecord, list[LogEntry]]:
+    """The record of a store, and the lines that it counts. Raises StoreError."""
+    record = read_store_record(storage)
+    return record, read_log(storage, record)
+
+
+@rereading_refused
 def read_log(storage: ReadableStorage, record: StoreRecord) -> list[LogEntry]:
     """All lines of a store that its record counts. Raises StoreError: lost, altered."""
     place, mark = f"{storage.name}/{FILE}", record.log

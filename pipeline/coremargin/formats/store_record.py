@@ -59,7 +59,7 @@ from coremargin.formats.model_record import (
     Strict,
     different_labels,
 )
-from coremargin.formats.storage import MISSING, reading_errors
+from coremargin.formats.storage import MISSING, reading_errors, rereading_refused
 from coremargin.formats.strict_json import cut, typed
 from coremargin.formats.zarr_metadata import read_array_metadata, read_group
 
@@ -220,6 +220,7 @@ class StoreRecord(Strict, frozen=True, kw_only=True):
             )
 
 
+@rereading_refused
 def read_store_record(storage: ReadableStorage) -> StoreRecord:
     """The record of a store. Raises StoreError: not a store, another format, broken or absurd."""
     path = storage.name

@@ -20,11 +20,22 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
 
 from coremargin.errors import DataError, UsageError
 from coremargin.formats.chained import LONGEST_LINE, Chain, Hash, Number, When, read_chain
-from coremargin.formats.model_record import Count, Digest, Features, Label, Rows, Status, Strict, Word, check_version
+from coremargin.formats.model_record import (
+    Count,
+    Digest,
+    Features,
+    Label,
+    Rows,
+    Status,
+    StoreHash,
+    Strict,
+    Word,
+    check_version,
+)
 from coremargin.formats.plain_file import read_plain
 from coremargin.formats.strict_json import LARGEST, read_object, typed
 
@@ -64,8 +75,9 @@ class Head(Strict, frozen=True, kw_only=True):
 class VersionRecord(Strict, frozen=True, kw_only=True):
     """``version.json``: a version and its provenance.
 
-    parent: the version that it was retrained from. store, store_digest, commit: the rows of its certificate. rows,
-    classes: numbers of rows with a positive weight, in all and of each class. job: the training job as TOML. first_job:
+    parent: the version that it was retrained from. store, store_digest, store_sha256, commit: the rows of its
+    certificate; store_sha256: as in the model's record, where that has it. rows, classes: numbers of rows with a
+    positive weight, in all and of each class. job: the training job as TOML. first_job:
     with a parent, the job of its first ancestor. bytes_read, seconds: cost of training. files: hashes of its files.
     """
 
@@ -81,6 +93,7 @@ class VersionRecord(Strict, frozen=True, kw_only=True):
     ratio: Figure
     store: Text
     store_digest: Digest
+    store_sha256: StoreHash | UnsetType = UNSET
     commit: Count
     rows: Rows
     features: Features
@@ -248,4 +261,8 @@ def _read(path: Path, missing: str) -> bytes:
 def as_values(record: Any) -> dict[str, Any]:
     """A record as JSON, without unset fields."""
     found = {name: getattr(record, name) for name in record.__struct_fields__}
-    return {name: value for name, value in found.items() if value is not UNSET}
+    return {
+        name: to_builtins(value) if isinstance(value, Struct) else value
+        for name, value in found.items()
+        if value is not UNSET
+    }

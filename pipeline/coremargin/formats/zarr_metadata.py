@@ -12,7 +12,7 @@ import numpy as np
 from msgspec import Meta, Struct
 
 from coremargin.errors import StoreError
-from coremargin.formats.storage import MISSING, read_object_bytes
+from coremargin.formats.storage import MISSING, read_object_bytes, rereading_refused
 from coremargin.formats.strict_json import cut, read_object, typed
 
 if TYPE_CHECKING:
@@ -140,12 +140,14 @@ class _Csr(_Strict, frozen=True, kw_only=True, rename={"kind": "encoding-type", 
     shape: Annotated[list[Size], Meta(min_length=2, max_length=2)]
 
 
+@rereading_refused
 def read_group(storage: ReadableStorage, group: str = "") -> GroupMetadata:
     """group: its key, "" for the root. Raises StoreError; ``MISSING`` pass."""
     content, place = _read(storage, group)
     return typed(GroupMetadata, content, place, error=StoreError)
 
 
+@rereading_refused
 def read_csr_group(storage: ReadableStorage, group: str, rows: int, features: int) -> None:
     """Check the group of sparse rows, a matrix in anndata's encoding. Raises StoreError."""
     place = f"{storage.name}/{group}/zarr.json"
@@ -158,6 +160,7 @@ def read_csr_group(storage: ReadableStorage, group: str, rows: int, features: in
         raise StoreError(f"{place}: expected a matrix of {rows} x {features}, found {matrix.shape}; restore it")
 
 
+@rereading_refused
 def read_array_metadata(storage: ReadableStorage, array: str) -> ArrayMetadata:
     """Raises StoreError for an array that a store cannot have."""
     try:

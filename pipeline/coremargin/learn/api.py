@@ -14,12 +14,11 @@ from coremargin.data.arrays import ArraySource
 from coremargin.data.external_arrays import LazySource, at_once, is_lazy
 from coremargin.data.labels import all_labels
 from coremargin.data.source import Source, is_source
-from coremargin.data.sources.paths import local_source
+from coremargin.data.sources.paths import resolve_paths
 from coremargin.data.store import Store
 from coremargin.data.tables.objects import matrix_of, with_label_name
 from coremargin.errors import UsageError
-from coremargin.formats.local_path import local_path
-from coremargin.formats.location import Location, location
+from coremargin.formats.location import Location, last_name, location, with_storage_options
 from coremargin.learn.retrain import prepare_retraining, retrain_job_of
 from coremargin.learn.tables import store_of
 from coremargin.learn.train import (
@@ -91,6 +90,7 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
     cluster: Cluster = None,
     begin: Begin = "new",
     overwrite: bool = False,
+    storage_options: Mapping[str, str] | None = None,
     on_round: Callable[[dict[str, Any]], None] | None = None,
     **parameters: Any,
 ) -> AnyModel:
@@ -115,7 +115,8 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
         Column options of ``ingest`` for tables: categorical, dates, text, missing, unknown, categories, date_format,
         drop; {} for the defaults.
     out : path-like, optional
-        Folder for the model, its report and checkpoints; None: the model stays in memory.
+        Folder for the model, its report and checkpoints; None: the model stays in memory. Or an address such as
+        ``s3://bucket/rows.model``; checkpoints are then below ``~/.local/state/coremargin`` (``XDG_STATE_HOME``).
     epsilon : float, default 1e-3
         Relative gap between the bounds of the margin or, with a loss, of the objective; see ``TrainJob``.
     intercept : bool, default True
@@ -171,9 +172,10 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
         With ``one_class``, the share of the rows that may lie outside, above 0 and below 1 (``SoftBallJob``,
         ``SoftEllipsoidJob``); None: none may.
     strategy : str, optional
-        For hard margins (``HardMarginJob``): "fast", or a published algorithm, such as "paper", Figure 1 of [1]_, with
-        one new row per scan; all end with the same certificate. The guide lists them. None: "fast".
-    centre : {"perceptron", "chebyshev", "ep", "hit-and-run", "billiard", "dikin"}, optional
+        For hard margins (``HardMarginJob``, with ``kernel`` ``KernelJob``): "fast", or a published algorithm, such as
+        "paper", Figure 1 of [1]_, with one new row per scan; all end with the same certificate. The guide lists them.
+        None: "fast".
+    centre : {"perceptron", "chebyshev", "analytic", "ep", "hit-and-run", "billiard", "dikin"}, optional
         Query point of strategy "cutting-planes"; None: "perceptron".
     pick : {"largest", "smallest", "random"}, optional
         Error of the row that becomes the next of these planes; None: "largest".
@@ -208,6 +210,8 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
         "resume" continues an interrupted run, if there is one; "restart" discards its checkpoint.
     overwrite : bool, default False
         Replace an existing model.
+    storage_options : mapping, optional
+        Options of the addresses of a store and a model in object storage, as for ``Store.open``.
     on_round : callable, optional
         Called with the record of each round (a dict).
     **parameters
@@ -285,14 +289,15 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
         "max_scans": max_scans,
         "time_limit": time_limit,
     }
+    source, out = with_storage_options(storage_options, source, out)
     spec = {
         "job": "train",
         "store": "rows",
-        "out": os.fspath(local_path(out or "model")),
+        "out": location(out or "model"),
         **_as_plain_values(parameters),
     }
     job = with_cluster(job_of(spec, where="coremargin.train"), cluster)
-    folder, source = None if out is None else local_path(out), local_source(source)
+    folder, source = None if out is None else job.out, resolve_paths(source)
     progress = Progress(on_round=on_round) if on_round else Progress()
     if folder is not None:
         check_output(job, begin, overwrite=overwrite)  # before files are ingested for hours
@@ -308,7 +313,7 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
             if folder is None:
                 job = set_default_memory(job)
                 return train_in_memory(job, rows, executor, progress)
-            report = partial(write_report, name=folder.name)
+            report = partial(write_report, name=last_name(folder))
             outcome = train_job(job, rows, executor, begin=begin, overwrite=overwrite, report=report, progress=progress)
             return outcome.model
 
@@ -337,11 +342,11 @@ def retrain(  # noqa: PLR0913 - a model, its rows and where to; all but two with
     Parameters
     ----------
     model : path-like
-        Folder of the earlier model.
+        Folder or address of the earlier model.
     store : path-like
         The store that it was trained on, with rows appended or labels or weights changed since.
     out : path-like, optional
-        Folder for the new model; None: it stays in memory.
+        Folder or address for the new model; None: it stays in memory.
     kernel : callable or str, optional
         User-defined kernel of the model, or "module:function".
     cluster : path-like or Dask Client, optional
@@ -351,7 +356,7 @@ def retrain(  # noqa: PLR0913 - a model, its rows and where to; all but two with
     overwrite : bool, default False
         Replace an existing model, such as the earlier one.
     storage_options : mapping, optional
-        Options of the address of a store in object storage, as for ``Store.open``.
+        Options of addresses in object storage, as for ``Store.open``.
     on_round : callable, optional
         Called with the record of each round (a dict).
     **parameters
@@ -379,10 +384,11 @@ def retrain(  # noqa: PLR0913 - a model, its rows and where to; all but two with
     """
     if begin not in ("new", "resume", "restart"):
         raise UsageError(f"begin: expected 'new', 'resume' or 'restart', got {begin!r}")
+    earlier, rows_of, place = with_storage_options(storage_options, model, store, out or "model")
     spec = {
-        "model": local_path(model),
-        "store": location(store, storage_options),
-        "out": local_path(out or "model"),
+        "model": location(earlier),
+        "store": location(rows_of),
+        "out": location(place),
         "kernel": _kernel_name(kernel),
         **_as_plain_values(parameters),
     }
@@ -395,7 +401,7 @@ def retrain(  # noqa: PLR0913 - a model, its rows and where to; all but two with
     rows = open_store(retraining.job, begin)
     check_output(retraining.job, begin, overwrite=overwrite)
     with executor_of(rows, cluster) as executor:
-        report = partial(write_report, name=local_path(out).name)
+        report = partial(write_report, name=last_name(location(place)))
         outcome = train_job(
             retraining.job,
             rows,

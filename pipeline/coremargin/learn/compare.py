@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast, get_args
 
@@ -21,6 +21,7 @@ from coremargin.engine.task import block_bytes
 from coremargin.errors import BadRow, UsageError
 from coremargin.formats.choices import Strategy
 from coremargin.formats.location import Location
+from coremargin.learn.ellipsoid_scaling import fit_ellipsoid, preliminary_ellipsoid
 from coremargin.learn.train import Progress, run_problem, set_default_memory
 from coremargin.maths.hard_margin import solve_hard_margin
 from coremargin.maths.rows import lengths
@@ -72,7 +73,8 @@ def compare(  # noqa: PLR0913 - rows, executor, and options of jobs; all but two
     executor : that scans them.
     strategies : names, in the order of the result.
     epsilon : relative gap at which a strategy's own hyperplane counts as proven.
-    intercept, scaling, memory : as of ``coremargin.train``.
+    intercept, scaling, memory : as of ``coremargin.train``. Scaling "ellipsoid" takes a read for all strategies
+        together, which counts for none of them.
     reads : most reads of the store by each strategy; None: no limit.
     limit : most seconds of each strategy; None: no limit.
     on_run : called after each strategy.
@@ -98,13 +100,17 @@ def compare(  # noqa: PLR0913 - rows, executor, and options of jobs; all but two
         raise UsageError("compare: strategies: expected at least one, found none")
     if unknown := [name for name in strategies if name not in STRATEGIES]:
         raise unknown_word("compare", "strategies", unknown[0], STRATEGIES)
-    runs = []
+    runs = list[Run]()
+    shared = {"epsilon": epsilon, "intercept": intercept, "scaling": scaling, "memory": memory, "time_limit": limit}
+    options = {key: value for key, value in shared.items() if value is not None}
+    ellipsoid: Mapping[str, Any] | None = None
     for name in strategies:
-        shared = {"epsilon": epsilon, "intercept": intercept, "scaling": scaling, "memory": memory, "time_limit": limit}
-        options = {key: value for key, value in shared.items() if value is not None}
         job = job_of({"job": "train", "store": "rows", "out": "model", "strategy": name, **options}, where="compare")
         job = structs.replace(set_default_memory(job), store=Location(source.name))
-        problem = replace(cast("HardMargin", problem_of(job, source)), to_its_end=True)
+        if job.scaling_takes_read and ellipsoid is None:
+            problem_of(job, source, (), preliminary_ellipsoid(job, source))  # raises what is wrong before the read
+            ellipsoid = fit_ellipsoid(job, source, executor, deadline=math.inf).arrays
+        problem = replace(cast("HardMargin", problem_of(job, source, (), ellipsoid)), to_its_end=True)
         runs.append(_run(job, problem, executor, reads))
         on_run(runs[-1])
     return Comparison(

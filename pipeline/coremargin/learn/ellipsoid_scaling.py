@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.linalg import solve_triangular
 
+from coremargin.blas import one_blas_thread
 from coremargin.data.difference import difference, earlier
 from coremargin.data.moments import moments
 from coremargin.data.store import Store
@@ -24,7 +25,6 @@ from coremargin.engine.checkpoint import NoCheckpoint
 from coremargin.engine.loop import Callbacks, Engine, OutOfTime, rounds
 from coremargin.errors import RunError, UsageError
 from coremargin.formats.ellipsoid_scaling import EPSILON, MOST_COLUMNS, PREFIX
-from coremargin.maths.blas import one_blas_thread
 from coremargin.maths.breakdown import quiet
 from coremargin.maths.enclosing_ellipsoid import Ellipsoid, is_certified
 from coremargin.maths.margin import gamma

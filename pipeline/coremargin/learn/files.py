@@ -4,8 +4,8 @@ A run may end without a model: rows of one class, a wrong option, Ctrl-C. The sa
 was made from the same files with the same options (``Provenance``, which the store contains). Otherwise it replaces the
 store, but only as long as no run has left a model (a marker file shows that, store_paths.py).
 
-Files are identified by path, size and time of change, as in ``make`` and ``rsync``: reading them again to hash them
-would take as long as ingesting them.
+Files are identified by path, size and time of change, as in ``make`` and ``rsync``, objects by address, size and ETag:
+reading them again to hash them would take as long as ingesting them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import hashlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -25,6 +25,7 @@ from coremargin.data.ingest import ingest
 from coremargin.data.locked import Locked
 from coremargin.data.owned import STORE
 from coremargin.data.sources.files import find_files
+from coremargin.data.sources.object_path import ObjectPath
 from coremargin.data.sources.opening import label_files
 from coremargin.data.store import Store
 from coremargin.data.store_paths import store_beside, unfinished_mark
@@ -37,7 +38,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from coremargin.data.ingest_pass import IngestReport
+    from coremargin.data.sources.paths import FilePath
     from coremargin.engine.checkpoint import Begin
+    from coremargin.formats.location import Location
 
 KEY = "provenance"  #: in a store's record
 
@@ -50,7 +53,7 @@ class TrainingStore:
     message: str = ""
 
 
-def ingest_for_model(source: Any, out: Path, begin: Begin, *, overwrite: bool, **options: Any) -> TrainingStore:
+def ingest_for_model(source: Any, out: Location, begin: Begin, *, overwrite: bool, **options: Any) -> TrainingStore:
     """Ingest files into the store next to a model, or reuse the store if it has the same provenance.
 
     options: of ``ingest``. Raises UsageError (a store of other files that may still be needed), Busy (another job uses
@@ -88,7 +91,7 @@ def _read_provenance(store: Path) -> Provenance | None:
     return then
 
 
-def _check_replaceable(store: Path, out: Path, begin: Begin, changes: str) -> None:
+def _check_replaceable(store: Path, out: Location, begin: Begin, changes: str) -> None:
     """Raises UsageError if a model or a checkpoint may need the store."""
     if begin == "resume" and (os.path.lexists(out) or identity_then(out)):
         raise UsageError(
@@ -105,7 +108,7 @@ def _check_replaceable(store: Path, out: Path, begin: Begin, changes: str) -> No
 class Provenance(Strict, frozen=True, kw_only=True):
     """Files and options that a store was made from.
 
-    state: hash over paths, sizes and times of change; "" for rows in memory. options: as text.
+    state: hash over paths, sizes and times of change, or ETags; "" for rows in memory. options: as text.
     """
 
     source: str
@@ -131,18 +134,33 @@ def provenance_of(source: Any, options: Mapping[str, Any]) -> Provenance:
     paths = [file.path for file in files.files]
     if options.get("labels") is None:
         paths += label_files(files, unlabelled=options.get("unlabelled", False)) or []
-    stats = [(Path(os.path.abspath(path)), path.stat()) for path in paths]
-    state = hashlib.sha256()
-    for path, stat in stats:
-        state.update(b"%s\0%d %d\n" % (os.fsencode(path), stat.st_size, stat.st_mtime_ns))
-    first = os.fsencode(stats[0][0]).decode(errors="backslashreplace")  # JSON takes no other names
+    identities, state = [_identity(path) for path in paths], hashlib.sha256()
+    for found in identities:
+        state.update(b"%s\0%d %s\n" % (os.fsencode(found.name), found.nbytes, found.version.encode()))
+    first = os.fsencode(identities[0].name).decode(errors="backslashreplace")  # JSON takes no other names
     return Provenance(
-        source=first if len(stats) == 1 else f"{len(stats)} files ({first}, ...)",
+        source=first if len(paths) == 1 else f"{len(paths)} files ({first}, ...)",
         state=f"sha256:{state.hexdigest()}",
         options=texts,
-        bytes=sum(stat.st_size for _, stat in stats),
-        changed_ns=max(stat.st_mtime_ns for _, stat in stats),
+        bytes=sum(found.nbytes for found in identities),
+        changed_ns=max(found.changed_ns for found in identities),
     )
+
+
+class _Identity(NamedTuple):
+    """What tells a file from other files and from its earlier content; changed_ns: 0 where nothing says when."""
+
+    name: str
+    nbytes: int
+    version: str
+    changed_ns: int
+
+
+def _identity(path: FilePath) -> _Identity:
+    if isinstance(path, ObjectPath):
+        return _Identity(str(path), path.nbytes, path.tag, 0)
+    found = path.stat()
+    return _Identity(os.path.abspath(path), found.st_size, f"{found.st_mtime_ns}", found.st_mtime_ns)
 
 
 def differences(then: Provenance, now: Provenance) -> list[str]:
@@ -161,6 +179,8 @@ def differences(then: Provenance, now: Provenance) -> list[str]:
 def _describe_files(record: Provenance) -> str:
     if not record.state:
         return f"a {record.source}"
+    if not record.changed_ns:
+        return f"{record.source} of {record.bytes:,} bytes"
     changed = str(np.datetime64(record.changed_ns // 1000, "us")).replace("T", " ")
     return f"{record.source} of {record.bytes:,} bytes, changed {changed} UTC"
 

@@ -20,16 +20,15 @@ from msgspec.structs import replace
 from coremargin import spec as specs
 from coremargin.data.difference import difference, earlier
 from coremargin.data.scaled import scaling_of
+from coremargin.data.storages import open_storage
 from coremargin.data.store import Store
 from coremargin.data.view import root
 from coremargin.engine.checkpoint import identity_then
 from coremargin.engine.clusters.specs import ClusterChoice
 from coremargin.engine.problem import CannotWarmStart, WarmStarts
 from coremargin.errors import CoremarginError, DataError, SpecError, UsageError
-from coremargin.formats.location import Location, storage_words
-from coremargin.formats.plain_file import read_plain
-from coremargin.formats.run_record import RUN
-from coremargin.formats.strict_json import LARGEST, read_object
+from coremargin.formats.location import Location, is_remote, location, storage_words
+from coremargin.formats.run_record import RUN, read_run_record
 from coremargin.formats.versions import resolve_model
 from coremargin.models.kept import model_digest, read_kept
 from coremargin.models.registry import load
@@ -58,9 +57,9 @@ class RetrainJob(Spec, tag_field="job", tag="retrain", frozen=True, kw_only=True
     None: as before, except for memory, max_scans, time_limit and cluster, whose defaults are those of ``TrainJob``.
     """
 
-    model: Annotated[Path, Meta(description="Folder of the earlier model.")]
+    model: Annotated[Location, Meta(description="Folder or address of the earlier model.")]
     store: Location
-    out: Annotated[Path, Meta(description="Folder of the new model.")]
+    out: Annotated[Location, Meta(description="Folder or address of the new model.")]
     kernel: Annotated[str | None, Meta(description="MODULE:FUNCTION of a user-defined kernel.")] = None
     epsilon: Annotated[float | None, Meta(description="Relative gap between the bounds.  [default: as before]")] = None
     memory: Annotated[
@@ -101,7 +100,7 @@ class Retraining:
     """
 
     job: TrainJob
-    path: Path
+    path: Location
     model: AnyModel
     digest: str
     resume: tuple[str, ...]
@@ -182,8 +181,9 @@ def prepare_retraining(retrain: RetrainJob, begin: Begin = "new") -> Retraining:
     Raises DataError (no model, or a damaged one), StoreError (another store, or a missing commit), UsageError (a model
     that was not trained from a store).
     """
-    retrain = replace(retrain, model=resolve_model(retrain.model))
-    model, folder = load(retrain.model), Path(os.path.abspath(retrain.model))
+    if not is_remote(retrain.model):
+        retrain = replace(retrain, model=location(resolve_model(Path(retrain.model))))
+    model, folder = load(retrain.model), _absolute(retrain.model)
     store = Store.open(retrain.store)
     earlier(store, model.store_digest, model.store_sha256)
     then = _job_of_model(folder, model, retrain)
@@ -198,25 +198,30 @@ def prepare_retraining(retrain: RetrainJob, begin: Begin = "new") -> Retraining:
     except ValueError as error:
         raise UsageError(f"coremargin retrain: {error}") from error
     digest: Any = model_digest(folder)
-    if begin == "resume" and folder == Path(os.path.abspath(retrain.out)) and model.store_digest == store.digest:
+    if begin == "resume" and folder == _absolute(retrain.out) and model.store_digest == store.digest:
         digest = identity_then(retrain.out).get("parent", digest)  # killed after it had replaced its parent
     words = ["coremargin", "retrain", str(retrain.model), str(retrain.store), "--out", str(retrain.out)]
-    words += storage_words(retrain.store)
+    words += storage_words(retrain.store, retrain.model, retrain.out)
     resume = (*words, *option_words(retrain), "--resume")
     return Retraining(job=job, path=folder, model=model, digest=digest, resume=resume)
 
 
-def _job_of_model(folder: Path, model: AnyModel, retrain: RetrainJob) -> TrainJob:
+def _absolute(place: Location) -> Location:
+    """The same place, whatever the working directory."""
+    return place if is_remote(place) else location(os.path.abspath(place))
+
+
+def _job_of_model(folder: Location, model: AnyModel, retrain: RetrainJob) -> TrainJob:
     """The job in the model's ``run.json`` or else its parameters, with a new store and output. Raises UsageError."""
     try:
-        run = read_object(read_plain(folder / RUN, LARGEST), str(folder / RUN), names=True)
+        run = open_storage(folder).read_whole(read_run_record)
         options = specs.parse_toml(str(run["job"]), where=f"{folder}/{RUN}")
     except (OSError, DataError, SpecError, KeyError):
         options = {"job": "train", **model.parameters}
     options = {name: value for name, value in options.items() if name not in _OF_THE_RUN}
     options = kind_of_model(model).retraining_options(options, retrain.kernel)
     try:
-        job = job_of({**options, "store": retrain.store, "out": str(retrain.out)}, where=f"{folder}/{RUN}")
+        job = job_of({**options, "store": retrain.store, "out": retrain.out}, where=f"{folder}/{RUN}")
     except SpecError as error:
         raise UsageError(f"{folder}: the parameters of this model are not known ({error}); train a new one") from error
     kind = kind_of(job)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from coremargin.data.ingest_pass import IngestReport
     from coremargin.engine.checkpoint import Begin
     from coremargin.formats.columns import ColumnsRecord
+    from coremargin.formats.location import Location
 
 ColumnOptions = Mapping[str, Any] | None  #: as keyword arguments of ``ingest``
 _OPTIONS = (*COLUMN_ARGUMENTS, "drop")
@@ -35,7 +36,7 @@ def store_of(  # noqa: PLR0913 - rows, what belongs to them, and where they go
     y: Any,
     weights: Any,
     columns: ColumnOptions,
-    out: Path | None = None,
+    out: Location | None = None,
     begin: Begin = "new",
     *,
     overwrite: bool = False,

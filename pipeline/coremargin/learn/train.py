@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import structs
 
-from coremargin.data.folder import check_target, recover
+from coremargin.blas import one_blas_thread
+from coremargin.data.folder import recover
 from coremargin.data.local_storage import LocalStorage
 from coremargin.data.resident import Resident, fits
+from coremargin.data.storages import open_storage
 from coremargin.data.store import Store
 from coremargin.data.store_paths import has_model
 from coremargin.data.view import columns_of, contradicts, sha256_entry
@@ -32,7 +34,6 @@ from coremargin.formats.run_record import ROUNDS, RUN, read_run
 from coremargin.interruption import interrupt_handled, raise_if_interrupted, terminable
 from coremargin.learn.ellipsoid_scaling import FittedEllipsoid, earlier_ellipsoid, fit_ellipsoid, preliminary_ellipsoid
 from coremargin.learn.record import RunCounters, run_record
-from coremargin.maths.blas import one_blas_thread
 from coremargin.maths.breakdown import BREAKDOWNS, quiet
 from coremargin.maths.stopping import stoppable
 from coremargin.models.files import MODEL, check_outside, write_run
@@ -50,12 +51,13 @@ if TYPE_CHECKING:
     from coremargin.engine.memory_need import MemoryNeed
     from coremargin.engine.problem import AnyProblem
     from coremargin.engine.protocols import Executor
+    from coremargin.formats.location import Location
     from coremargin.learn.retrain import Retraining
     from coremargin.models.fleet import AnyModel
     from coremargin.problems.job import TrainJob
 
 
-def _has_ended(out: Path) -> bool | None:
+def _has_ended(out: Location) -> bool | None:
     """False for a model of a run that stopped at a limit, which --resume may replace. None: no readable model."""
     with suppress(DataError):
         return load(out).ended
@@ -79,14 +81,16 @@ def _load_finished(job: TrainJob, source: Source) -> Outcome | None:
     has no readable ``run.json``.
     """
     try:
-        recover(Path(os.path.realpath(job.out)), MODEL)
+        if not is_remote(job.out):
+            recover(Path(os.path.realpath(job.out)), MODEL)
         model = load(job.out)
     except (DataError, OSError):
         return None
-    if not (_is_model_of(job, source, model) and all((job.out / name).is_file() for name in (RUN, ROUNDS))):
+    storage = open_storage(job.out)
+    if not (_is_model_of(job, source, model) and all(storage.exists(name) for name in (RUN, ROUNDS))):
         return None
     try:
-        run, lines = read_run(job.out, kind_of_model(model).run)
+        run, lines = storage.read_whole(lambda files: read_run(files, kind_of_model(model).run))
     except DataError:
         if model.ended:
             raise
@@ -153,7 +157,7 @@ def check_output(job: TrainJob, begin: Begin, *, overwrite: bool = False) -> Non
 
 
 def _check_target(job: TrainJob, checkpoint: Checkpoint, begin: Begin, *, overwrite: bool) -> None:
-    check_target(checkpoint.out, MODEL, overwrite=overwrite)
+    open_storage(job.out).resolved().check_replaceable(MODEL, overwrite=overwrite)
     if begin == "new" and checkpoint.exists():
         raise UsageError(
             f"{job.out}: an interrupted run left a checkpoint; continue with --resume, or start again with --restart"
@@ -424,7 +428,7 @@ def _load_or_start(
 
 
 @contextmanager
-def _save_checkpoint_on_failure(checkpoint: Checkpoint, out: Path) -> Iterator[None]:
+def _save_checkpoint_on_failure(checkpoint: Checkpoint, out: Location) -> Iterator[None]:
     """If the job fails or is interrupted, save a checkpoint, and say in the error how to resume."""
     try:
         with terminable():

@@ -23,6 +23,15 @@ def coreset_rows(R: float, rho: float, epsilon: float) -> float:
     return 64.0 * (R / rho) ** 2 / epsilon
 
 
+def sharp_coreset_rows(R: float, rho: float, epsilon: float) -> float:
+    """The same from the recursion of the proof: 16 (R / rho)^2 / epsilon, 8 to come to (1 + epsilon) rho and 8 more.
+
+    ``coreset_rows`` has the derivation. It is below what Jaggi 2013 (*Revisiting Frank-Wolfe*), Theorem 2, gives for
+    hyperplanes through the origin, 27 (R / rho)^2 / epsilon + 2, the method being fully corrective Frank-Wolfe.
+    """
+    return 16.0 * (R / rho) ** 2 / epsilon
+
+
 def any_row(R: float, rho: float, epsilon: float) -> float:
     """Corollary 3.2 of the same: rows added, any of them with a margin below (1 - epsilon) rho_i.
 
@@ -34,12 +43,28 @@ def any_row(R: float, rho: float, epsilon: float) -> float:
     return 4.0 * (R / rho) ** 2 / epsilon**2
 
 
-def labels_asked(coreset: int, error: float, delta: float) -> float:
+def labels_asked(coreset: float, error: float, delta: float) -> float:
     """Lemmas 4.1 and 4.2 of the same: queried labels, draws included: |C| / e (ln |C| + ln 1 / delta), and |C|.
 
     The lemmas say O(...) of the first part; each of at most |C| hypotheses lasts for (ln |C| + ln 1 / delta) / e draws.
     """
     return coreset + coreset / error * (math.log(coreset) + math.log(1.0 / delta))
+
+
+def log10_subsets(rows: int, size: float) -> float:
+    """Lemma 5.2 of the same: log10 of M^(c + 1), the factor of M rows in the time of its search for outliers.
+
+    size: c, the size of a coreset, O((R / rho_k)^2 / epsilon) in the lemma.
+    """
+    return (size + 1.0) * math.log10(rows)
+
+
+def log10_leaves(features: int, k: int) -> float:
+    """log10 of (d + 2)^k, the leaves of a tree that excludes one row of a certificate at each of k levels.
+
+    A certificate of a margin needs d + 2 rows at most (Carathéodory). No source states this; it is for comparison.
+    """
+    return k * math.log10(features + 2)
 
 
 def slab_steps(diameter: float, distance: float, epsilon: float) -> float:

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from coremargin.data.storages import open_storage
 from coremargin.errors import UsageError
 from coremargin.formats.columns import read_columns
 from coremargin.formats.function import refuse_function
+from coremargin.formats.location import location
 from coremargin.formats.model_record import FILE
 from coremargin.models.decision import KernelScorer, Scorer, decided, label_array
 from coremargin.models.files import save_folder
@@ -387,13 +388,15 @@ class BaseModel(ABC):
         return as_onnx(self._hypotheses(), precision)
 
     @classmethod
-    def load(cls, path: Address) -> Self:
+    def load(cls, path: Address, *, storage_options: Mapping[str, str] | None = None) -> Self:
         """What is in a folder.
 
         Parameters
         ----------
         path : path-like
-            The folder that ``save``, ``coremargin.train`` or a command wrote.
+            The folder that ``save``, ``coremargin.train`` or a command wrote, or its address.
+        storage_options : mapping, optional
+            Options of an address, as for ``Store.open``.
 
         Returns
         -------
@@ -405,6 +408,8 @@ class BaseModel(ABC):
         DataError
             Nothing is there, or a newer version, or truncated or altered files.
         """
+        if storage_options:
+            path = location(cast("str", path), storage_options)
         return open_storage(path).read_whole(cls.read)
 
     @classmethod

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coremargin.data.sources.paths import local_source
+from coremargin.data.sources.paths import resolve_paths
 from coremargin.engine.clusters.specs import local_cluster
 from coremargin.errors import LabelError
 from coremargin.models.decision import Scorer, decided, leads
@@ -213,7 +213,7 @@ def evaluate(  # noqa: PLR0913 - one word for each decision, all but two with a 
     ``ingest``, of files.
     Raises LabelError (no labelled rows, a class that the model does not know), DataError (other features, damage).
     """
-    source, cluster = local_source(source), local_cluster(cluster)
+    source, cluster = resolve_paths(source), local_cluster(cluster)
     model = opened_model(model, C, gamma, kernel)
     labelled = bool(model.classes)
     with rows_for(model, source, labelled=labelled, drop=drop, weights=weights, on_progress=on_ingest) as rows:

@@ -5,16 +5,21 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coremargin.data.owned import STORE, Kind
+from coremargin.data.owned import STORE, Kind, stated_format
 from coremargin.data.storages import open_storage
-from coremargin.errors import UsageError
+from coremargin.errors import RunError, UsageError
+from coremargin.formats import generation
 from coremargin.formats.columns import FILE as COLUMNS
 from coremargin.formats.fleet_record import FORMAT as FLEET_FORMAT
 from coremargin.formats.local_path import local_path
+from coremargin.formats.location import Location, is_remote, location
 from coremargin.formats.model_record import FORMAT
+from coremargin.formats.object_storage import ObjectReader
 from coremargin.formats.run_record import ROUNDS, RUN
 from coremargin.models.record import json_text, plain
 
@@ -71,8 +76,11 @@ def save_folder(
             report(Path(model.name))
 
 
-def check_outside(path: Path) -> None:
+def check_outside(path: str | os.PathLike[str]) -> None:
     """Raises UsageError for an output in a store or a model, where nothing else belongs, and for the root folder."""
+    if is_remote(path):
+        _check_address_outside(location(path))
+        return
     real = Path(os.path.realpath(local_path(path)))
     if not real.name:
         raise UsageError(f"{path}: expected a place with a name, found the root of all folders; choose another place")
@@ -80,3 +88,17 @@ def check_outside(path: Path) -> None:
         for kind in (STORE, MODEL):
             if kind.is_at(folder) and (folder != real or kind is STORE):
                 raise UsageError(f"{path}: lies in {kind.what}, {folder}; choose another place")
+
+
+def _check_address_outside(address: Location) -> None:
+    scheme, _, rest = address.partition("://")
+    bucket, *names = rest.split("/")
+    if not names:
+        raise UsageError(f"{address}: expected a place with a name, found a bucket; choose another place")
+    whole = ObjectReader(Location(f"{scheme}://{bucket}", address.options))
+    records = {name: form for kind in (STORE, MODEL) for name, form in kind.records.items() if "/" not in name}
+    folders = ["/".join(names[:depth]) for depth in range(1, len(names))]
+    for folder, (name, form) in product(folders, (records | {generation.FILE: generation.FORMAT}).items()):
+        with suppress(RunError):  # without the right to read there
+            if stated_format(whole, f"{folder}/{name}") == form:
+                raise UsageError(f"{address}: lies in a store or a model, {whole.name}/{folder}; choose another place")

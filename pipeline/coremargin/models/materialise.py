@@ -69,7 +69,7 @@ def materialise(
     """
     given = Store.open(store)
     out = local_path(out)
-    if out.resolve() == given.path.resolve():
+    if not given.storage.remote and out.resolve() == given.path.resolve():
         raise UsageError(f"{out}: expected another place than that of the rows, which would be lost")
     source = _as_mapped(opened_model(model, None), given)
     labels: Any = np.empty(len(given.classes) + 1, dtype=object)

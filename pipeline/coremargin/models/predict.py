@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,16 +14,17 @@ import numpy as np
 from coremargin.data.folder import refuse
 from coremargin.data.locked import Locked
 from coremargin.data.source import Source, is_source
-from coremargin.data.sources.paths import local_source
+from coremargin.data.sources.paths import resolve_paths
 from coremargin.data.store_paths import is_store
 from coremargin.engine.clusters.specs import local_cluster
 from coremargin.errors import UsageError
 from coremargin.formats.local_path import local_path
+from coremargin.formats.location import Location, is_remote, last_name, location
 from coremargin.models.decision import Scorer, decided, leads
 from coremargin.models.executor import probe_in_order
 from coremargin.models.files import check_outside
 from coremargin.models.matching import scorer_for
-from coremargin.models.predictions.common import Subject
+from coremargin.models.predictions.common import Subject, is_written
 from coremargin.models.predictions.lines import csv_file, jsonl_file
 from coremargin.models.predictions.parquet import parquet
 from coremargin.models.predictions.zarr_group import zarr_group
@@ -54,7 +55,7 @@ OnProgress = Callable[[int, int], object]
 class Prediction:
     """What was written where."""
 
-    path: Path
+    path: Path | Location
     source: str  #: the rows, as messages name them
     rows: int
     counts: dict[Any, int]  #: rows given each label
@@ -125,7 +126,8 @@ def predict(  # noqa: PLR0913 - one word for each decision, all but three with a
     writing there), UsageError (something is there; another ending; a fleet with several values of C, none of them
     chosen; a place in a store or a model).
     """
-    path, source = Path(os.path.abspath(local_path(out))), local_source(source)
+    path = location(out) if is_remote(out) else Path(os.path.abspath(local_path(out)))
+    source = resolve_paths(source)
     model, cluster = opened_model(model, C, gamma, kernel), local_cluster(cluster)
     check_outside(path)
     if not is_source(source) and not is_store(source):
@@ -134,15 +136,17 @@ def predict(  # noqa: PLR0913 - one word for each decision, all but three with a
         return _predicted(model, rows, path, cluster, overwrite=overwrite, on_progress=on_progress)
 
 
-def _folder(path: Path) -> Path | None:
+def _folder(path: Path | Location) -> Path | None:
     """The folder for rows of files meanwhile: on the disk of the output."""
+    if isinstance(path, Location):
+        return None
     return path.parent if path.parent.is_dir() and os.access(path.parent, os.W_OK) else None
 
 
 def _predicted(
     model: AnyModel,
     source: Source,
-    path: Path,
+    path: Path | Location,
     cluster: Cluster,
     *,
     overwrite: bool,
@@ -172,7 +176,7 @@ def _batches(found: Iterator[list[_Given]], source: Source, on_progress: OnProgr
             batch = []
 
 
-def open_predictions(path: Path, about: Subject, *, overwrite: bool) -> AbstractContextManager[Sink]:
+def open_predictions(path: Path | Location, about: Subject, *, overwrite: bool) -> AbstractContextManager[Sink]:
     """A sink that takes all rows in order; the suffix of the name selects the format. Links are followed.
 
     The output appears under its name when all of it is on disk; memory does not grow with the rows.
@@ -180,23 +184,29 @@ def open_predictions(path: Path, about: Subject, *, overwrite: bool) -> Abstract
     OutputError (cannot be written).
     """
     make = format_of(path)
-    return make(Path(os.path.realpath(path)), about, overwrite=overwrite)
+    return make(path if isinstance(path, Location) else Path(os.path.realpath(path)), about, overwrite=overwrite)
 
 
-def refuse_output(path: Path, *, overwrite: bool) -> None:
+def refuse_output(path: Path | Location, *, overwrite: bool) -> None:
     """Raises UsageError for an output of which it is plain, before a row is read, that it will not be written."""
     format_of(path)
-    if not overwrite and os.path.lexists(path):
+    if not overwrite and is_written(path):
         refuse(path, "another file or folder", [], overwrite=False)
 
 
-def format_of(path: Path) -> Callable[..., AbstractContextManager[Sink]]:
+def format_of(path: Path | Location) -> Callable[..., AbstractContextManager[Sink]]:
     """The writer for the suffix of a name. Raises UsageError for an unknown one."""
-    make = FORMATS.get(path.suffix.lower())
+    suffix = PurePath(last_name(path)).suffix
+    make = FORMATS.get(suffix.lower())
+    if make is zarr_group and isinstance(path, Location):  # readers of Zarr know no generations
+        raise UsageError(
+            f"{path}: expected a name that ends with .parquet, .csv or .jsonl: the objects of a Zarr group would not "
+            "appear at once"
+        )
     if make is None:
         known = ", ".join(f"NAME{ending}" for ending in FORMATS if ending)
         raise UsageError(
-            f"{path}: expected {known}, or a name without an ending for Zarr, found the ending {path.suffix!r}; "
+            f"{path}: expected {known}, or a name without an ending for Zarr, found the ending {suffix!r}; "
             f"choose one of them"
         )
     return make

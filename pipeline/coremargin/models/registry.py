@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from coremargin.data.local_storage import LocalStorage
 from coremargin.data.storages import open_storage
 from coremargin.formats import kinds
+from coremargin.formats.location import location
 from coremargin.formats.model_files import read_model_files
 from coremargin.formats.model_record import FILE
 from coremargin.formats.versions import resolve_model
@@ -36,7 +37,12 @@ def known_by_file(holds: Callable[[str], bool]) -> str | None:
     return next((kind for file, kind in own.items() if file != FILE and holds(file)), None)
 
 
-def load(path: str | os.PathLike[str], kernel: KernelFunction | None = None) -> BaseModel:
+def load(
+    path: str | os.PathLike[str],
+    kernel: KernelFunction | None = None,
+    *,
+    storage_options: Mapping[str, str] | None = None,
+) -> BaseModel:
     """Open the model in a folder, of whatever kind it is: the counterpart of its ``save``.
 
     Nothing that it claims is checked: ``coremargin.verify`` does that.
@@ -45,10 +51,13 @@ def load(path: str | os.PathLike[str], kernel: KernelFunction | None = None) -> 
     ----------
     path : path-like
         The folder that ``save``, ``coremargin.train`` or a command wrote; of a campaign the folder ``model`` in it; of
-        a registry "registry@champion", or another alias or number of a version.
+        a registry "registry@champion", or another alias or number of a version. Or an address such as
+        ``s3://bucket/rows.model``.
     kernel : callable, optional
         The function k(X, Z) that is the model's kernel, where it is one: such a model decides nothing without it, and
         what its record says about it is never run.
+    storage_options : mapping, optional
+        Options of an address, as for ``Store.open``.
 
     Returns
     -------
@@ -60,7 +69,10 @@ def load(path: str | os.PathLike[str], kernel: KernelFunction | None = None) -> 
     DataError
         Nothing is there, or a newer version, or truncated or altered files.
     UsageError
-        ``kernel`` is another function than the model was trained with, or the model has none.
+        ``kernel`` is another function than the model was trained with, or the model has none; options that are
+        not known, or of a path.
+    RunError
+        A service refuses or does not answer.
 
     See Also
     --------
@@ -85,6 +97,8 @@ def load(path: str | os.PathLike[str], kernel: KernelFunction | None = None) -> 
         files = read_model_files(model)
         return cast("type[SingleModel]", class_of(files.record.problem)).from_files(files)
 
+    if storage_options:
+        path = location(path, storage_options)
     storage = open_storage(path)
     if isinstance(storage, LocalStorage):
         storage = open_storage(resolve_model(Path(storage.name)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, cast
 
 from msgspec import Meta
@@ -89,7 +88,7 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
     HYPERPLANES: ClassVar[bool] = True  #: whether models consist of hyperplanes, which may have an intercept
 
     store: Location
-    out: Annotated[Path, Meta(description="Folder of the model.")]
+    out: Annotated[Location, Meta(description="Folder of the model, or its address.")]
     epsilon: Annotated[
         float, Meta(description="Share of the best possible margin, or value of a loss, that may be missed.")
     ] = 1e-3

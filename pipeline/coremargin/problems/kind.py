@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from coremargin.errors import UsageError
-from coremargin.formats.location import storage_words
+from coremargin.formats.location import is_remote, storage_words
 from coremargin.formats.run_record import Run
 
 if TYPE_CHECKING:
@@ -161,12 +161,24 @@ class Kind(ABC, Generic[J, P, M]):
         """What to do next: lines for people."""
         return [*describe_paths(job), *describe_resume(outcome), describe_verify(job)]
 
+    def describe_published(self, outcome: Outcome) -> list[tuple[str, str]]:
+        """Published bounds next to what the job has needed, for ``coremargin train``: names and texts."""
+        return []
+
+    def bounds_before(self, job: J, problem: P) -> dict[str, float] | None:
+        """Published bounds that are known before a run, for ``coremargin plan``; None: no such bounds."""
+        return None
+
+    def describe_before(self, found: Mapping[str, float]) -> list[tuple[str, str]]:
+        """The same as lines: names and texts."""
+        return []
+
     def describe_run(self, run: Mapping[str, Any]) -> list[tuple[str, str]]:
         """What the record of a run adds to the description of its model: names and texts."""
         return []
 
     @abstractmethod
-    def describe(self, path: Path, model: M, made: Sequence[tuple[str, str]]) -> list[str]:
+    def describe(self, path: str | Path, model: M, made: Sequence[tuple[str, str]]) -> list[str]:
         """What a model is and claims, for people; made: when, and what it cost."""
 
     @abstractmethod
@@ -176,7 +188,12 @@ class Kind(ABC, Generic[J, P, M]):
 
 def describe_paths(job: TrainJob) -> list[str]:
     """The paths of model and report."""
-    return [f"model   {job.out}", f"report  {job.out / 'report.html'}"]
+    report = f"{job.out}/report.html"
+    if is_remote(job.out):
+        from coremargin.formats.object_storage import ObjectReader
+
+        report = ObjectReader(job.out).address_of("report.html")
+    return [f"model   {job.out}", f"report  {report}"]
 
 
 def describe_resume(outcome: Outcome) -> list[str]:
@@ -193,7 +210,7 @@ def suggest_loss(loss: str, *, instead_of: str = "") -> str:
 
 def describe_verify(job: TrainJob) -> str:
     """The command that verifies the model."""
-    words = ["coremargin", "verify", str(job.out), str(job.store), *storage_words(job.store), *job.said_again]
+    words = ["coremargin", "verify", str(job.out), str(job.store), *storage_words(job.out, job.store), *job.said_again]
     return f"check   {shlex.join(words)}"
 
 

@@ -30,7 +30,7 @@ def option_name(name: str, *, turned: bool = False) -> str:
 
 def resume_words(job: TrainJob) -> list[str]:
     """The command that resumes a job until it is proven: all its options except limits."""
-    words = ["coremargin", "train", str(job.store), "--out", str(job.out), *storage_words(job.store)]
+    words = ["coremargin", "train", str(job.store), "--out", str(job.out), *storage_words(job.store, job.out)]
     return [*words, *option_words(job), "--resume"]
 
 

@@ -6,8 +6,10 @@ import hashlib
 import os
 import re
 import shutil
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import UNSET
 
@@ -17,15 +19,15 @@ from coremargin.data.difference import earlier
 from coremargin.data.files import aside_of, linked, output_errors, sync_folder
 from coremargin.data.folder import sync_tree
 from coremargin.data.local_storage import LocalStorage
+from coremargin.data.object_storage import ObjectStorage
 from coremargin.data.store import Store
 from coremargin.data.weights import rows_left
-from coremargin.errors import DataError, UsageError
+from coremargin.errors import CoremarginError, DataError, UsageError
 from coremargin.formats import versions
 from coremargin.formats.function import refuse_function
+from coremargin.formats.location import Location, is_remote, location
 from coremargin.formats.model_files import NEAR_ROWS
-from coremargin.formats.plain_file import read_plain
-from coremargin.formats.run_record import RUN
-from coremargin.formats.strict_json import LARGEST, read_object
+from coremargin.formats.run_record import RUN, read_run_record
 from coremargin.models.files import MODEL, write_record
 from coremargin.models.kept import model_digest
 from coremargin.models.registry import load
@@ -33,6 +35,7 @@ from coremargin.models.single import SingleModel
 from coremargin.problems.common.classes import count_weighted_rows
 from coremargin.registry.pyfunc import write_pyfunc
 from coremargin.registry.registry import VERSION
+from coremargin.spec import parse_toml
 from coremargin.version import version
 
 if TYPE_CHECKING:
@@ -40,13 +43,17 @@ if TYPE_CHECKING:
     from coremargin.registry.registry import Registry, RegistryState
 
 
-def add(registry: Registry, model: Path, store: Path | None = None) -> int:
-    """Add the model in a folder as the newest version, and return its number.
+def add(registry: Registry, model: Path | Location, store: Path | Location | None = None) -> int:
+    """Add the model in a folder, or at an address, as the newest version, and return its number.
 
     Adding the newest version again returns its number. store: default: as in the model's ``run.json``.
     Raises DataError (no model), StoreError (another store, or without the commit of the model), UsageError,
     OutputError, Busy.
     """
+    if isinstance(model, Location):
+        with TemporaryDirectory(prefix="coremargin-") as folder:
+            ObjectStorage(model).read_whole(lambda found: _download(cast("ObjectStorage", found), Path(folder)))
+            return add(registry, Path(folder), store)
     loaded, digest, run = load(model), model_digest(model), _read_run_record(model)
     refuse_function(loaded.parameters, "a version of a registry, which gates and MLflow run on their own,")
     rows = _open_training_rows(loaded, store, run, model)
@@ -71,20 +78,41 @@ def add(registry: Registry, model: Path, store: Path | None = None) -> int:
         return number
 
 
+def _download(model: ObjectStorage, folder: Path) -> None:
+    """Copy the objects of a model and no others into a folder, in place of what is there."""
+    MODEL.remove(folder)
+    folder.mkdir(exist_ok=True)
+    for name, _ in model.list_all():
+        if re.fullmatch(MODEL.files, name):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            with model.open(name) as source, open(folder / name, "xb") as target:
+                shutil.copyfileobj(source, target, 1 << 20)
+
+
 def _read_run_record(model: Path) -> dict[str, Any]:
     """``run.json``; empty for a model that was saved from Python."""
     try:
-        return read_object(read_plain(model / RUN, LARGEST), str(model / RUN), names=True)
+        return read_run_record(LocalStorage(model))
     except FileNotFoundError:
         return {}
 
 
-def _open_training_rows(model: AnyModel, store: Path | None, run: dict[str, Any], folder: Path) -> Store:
+def _open_training_rows(model: AnyModel, store: Path | Location | None, run: dict[str, Any], folder: Path) -> Store:
     """The store of a model, at its commit. Raises UsageError (unknown store), StoreError."""
-    path = store or run.get("store")
+    path = store or _store_of_run(run)
     if not path:
         raise UsageError(f"{folder}: the model has no record of its store; pass the store as well")
     return earlier(Store.open(path), model.store_digest, model.store_sha256)
+
+
+def _store_of_run(run: dict[str, Any]) -> str | None:
+    """The store that a run has recorded, an address with its options."""
+    store: str | None = run.get("store")
+    with suppress(CoremarginError, AttributeError):
+        job = parse_toml(str(run.get("job", "")), where=RUN)
+        if is_remote(store) and job["store"].pop("address") == store:
+            return location(str(store), job["store"])
+    return store
 
 
 def _version_record(model: AnyModel, digest: str, run: dict[str, Any], rows: Store) -> dict[str, Any]:
@@ -100,8 +128,9 @@ def _version_record(model: AnyModel, digest: str, run: dict[str, Any], rows: Sto
         "problem": model.kind,
         "status": model.status,
         "ratio": smallest_ratio(model),
-        "store": str(rows.path),
+        "store": rows.name,
         "store_digest": model.store_digest,
+        **({} if model.store_sha256 is None else {"store_sha256": dict(model.store_sha256)}),
         "commit": rows.commits - 1,
         "rows": rows_left(rows),
         "features": rows.features,

@@ -24,6 +24,7 @@ from coremargin.registry.nightly import SCORES
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from coremargin.formats.location import Location
     from coremargin.formats.versions import Line, VersionRecord
     from coremargin.models.paired import Paired
     from coremargin.registry.nightly import Gates
@@ -39,7 +40,7 @@ class _Candidate:
     registry: Registry
     record: VersionRecord
     champion: VersionRecord | None
-    store: Path
+    store: str | Path
 
     def load_model(self, record: VersionRecord) -> Any:
         return load(self.registry.folder(record.number))
@@ -50,7 +51,7 @@ class _Candidate:
         return shlex.join(["coremargin", "registry", "promote", path, str(self.record.number), "--force"])
 
 
-def evaluate(registry: Registry, number: int, gates: Gates, store: Path | None = None) -> Line:
+def evaluate(registry: Registry, number: int, gates: Gates, store: str | Path | None = None) -> Line:
     """Evaluate all gates for a version and log the results: "passed" or "refused".
 
     store: path of the store, if it has moved.
@@ -59,7 +60,7 @@ def evaluate(registry: Registry, number: int, gates: Gates, store: Path | None =
     champion = registry.state().version_of(CHAMPION)
     record = registry.record(number)
     rival = None if champion in (None, number) else registry.record(champion)
-    candidate = _Candidate(registry, record, rival, Path(record.store) if store is None else store)
+    candidate = _Candidate(registry, record, rival, record.store if store is None else store)
     results = list(_evaluate(candidate, gates))
     failed = [gate.text for gate in results if not gate.ok]
     with registry.writing() as writer:
@@ -183,7 +184,7 @@ def _evaluate_outside(candidate: _Candidate, most: float, folder: Path | None) -
     return Gate(name="outside", ok=share <= most, value=share, limit=most, text=text[:4000], figures={"rows": total})
 
 
-def _evaluate_scores(candidate: _Candidate, gates: Gates, held_out: Path) -> Iterator[Gate]:
+def _evaluate_scores(candidate: _Candidate, gates: Gates, held_out: Location) -> Iterator[Gate]:
     model, champion = candidate.load_model(candidate.record), candidate.champion
     paired = compare(model if champion is None else candidate.load_model(champion), model, Store.open(held_out))
     for name in SCORES:

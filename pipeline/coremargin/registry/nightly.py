@@ -12,6 +12,7 @@ from coremargin.data.inbox import DONE, QUARANTINE, SETTLE_S, Inbox
 from coremargin.engine.clusters.specs import ClusterChoice
 from coremargin.errors import SpecError
 from coremargin.formats.function import refuse_function
+from coremargin.formats.location import Location
 from coremargin.formats.versions import WORK
 from coremargin.registry.aliases import KEEP
 from coremargin.spec import Seconds, Spec
@@ -86,7 +87,7 @@ class Gates(Spec, frozen=True, kw_only=True):
     certified: bool = True
     verify: bool = True
     ratio: Share | None = None
-    held_out: Path | None = None
+    held_out: Location | None = None
     accuracy: Share | None = None
     f1: Share | None = None
     balanced_accuracy: Share | None = None
@@ -110,8 +111,8 @@ class Gates(Spec, frozen=True, kw_only=True):
 class PredictStep(Spec, frozen=True, kw_only=True):
     """Label the rows of a store or of files with the champion."""
 
-    rows: Path
-    out: Path
+    rows: Location
+    out: Location
     drop: list[str] = []  # noqa: RUF012 - msgspec gives every spec its own copy of a default
 
 
@@ -123,7 +124,7 @@ class NightlyJob(Spec, tag_field="job", tag="nightly", frozen=True, kw_only=True
     scratch. keep: versions to keep.
     """
 
-    store: Path
+    store: Location
     registry: Path
     ingest: IngestStep | None = None
     train: dict[str, Any] = {}  # noqa: RUF012 - as above
@@ -171,7 +172,7 @@ class NightlyJob(Spec, tag_field="job", tag="nightly", frozen=True, kw_only=True
         for name in _RESERVED:
             if name in self.train:
                 raise SpecError(f"{where}: {name}: the nightly job sets this itself; remove it here")
-        options: dict[str, Any] = {"job": "train", "store": str(self.store), "out": str(out), **self.train}
+        options: dict[str, Any] = {"job": "train", "store": self.store, "out": str(out), **self.train}
         if self.cluster is not None:
             options["cluster"] = str(self.cluster)
         job = job_of(options, where=where)

@@ -18,13 +18,16 @@ from typing import TYPE_CHECKING
 
 from msgspec import UNSET, to_builtins
 
+from coremargin.data.storages import open_storage
 from coremargin.errors import CoremarginError, ExpiryRefused, FilesQuarantined, GateRefused, UsageError
 from coremargin.formats.chained import hash_of
+from coremargin.formats.location import is_remote, last_name
 from coremargin.formats.versions import CHAMPION, MOVES, ScheduledRun
 from coremargin.registry.registry import Registry
 from coremargin.registry.run_lock import run_lock
 
 if TYPE_CHECKING:
+    from coremargin.formats.location import Location
     from coremargin.registry.nightly import NightlyJob, PredictStep
     from coremargin.registry.registry import RegistryState
 
@@ -144,7 +147,7 @@ def ingest(job: NightlyJob, registry: Registry) -> StepResult:  # noqa: ARG001 -
         text = f"{inbox.quarantine}: {count(len(files.refused), 'file')} could not be ingested: {names}"
         errors.append(FilesQuarantined(f"{text}; the reasons are in NAME.why.txt"))
     expired = 0
-    if job.ingest.keep is not None and job.store.exists():
+    if job.ingest.keep is not None and open_storage(job.store).exists():
         from coremargin.data.expire import expire
 
         try:
@@ -164,7 +167,7 @@ def retrain(job: NightlyJob, registry: Registry) -> StepResult:
     """Train a version on the newest commit, unless the newest version is of this commit and these parameters."""
     from coremargin.data.store import Store
 
-    if not job.store.exists():
+    if not open_storage(job.store).exists():
         return StepResult(["no store yet: no rows have been ingested"])
     store, newest = Store.open(job.store, map_bytes=0), registry.state().newest
     if newest is not None:
@@ -234,38 +237,40 @@ def predict(job: NightlyJob, registry: Registry) -> StepResult:
 
 
 def _predict(registry: Registry, state: RegistryState, champion: int, step: PredictStep) -> StepResult:
-    if not step.rows.exists() and not any(mark in step.rows.name for mark in "*?["):
+    if not open_storage(step.rows).exists() and not any(mark in last_name(step.rows) for mark in "*?["):
         return StepResult([f"{step.rows} does not exist: nothing to label"])
+    from coremargin.models.predictions.common import is_written
+
     source = _digest_rows(step.rows, step.drop)
     if source is None:
         return StepResult([f"{step.rows} matches no file: nothing to label"])
-    last = next((line for line in reversed(state.lines) if line.out == os.fspath(step.out)), None)
-    if last is not None and (last.version, last.source) == (champion, source) and step.out.exists():
+    last = next((line for line in reversed(state.lines) if line.out == str(step.out)), None)
+    if last is not None and (last.version, last.source) == (champion, source) and is_written(step.out):
         return StepResult([f"{step.out} has the labels of version {champion}"])
     from coremargin.models.predict import predict as predict_rows
 
     done = predict_rows(registry.folder(champion), step.rows, step.out, overwrite=True, drop=step.drop)
     with registry.writing() as writer:
-        writer.append("predicted", champion, source=source, out=os.fspath(step.out))
+        writer.append("predicted", champion, source=source, out=str(step.out))
     return StepResult([f"{done.rows:,} rows labelled in {step.out} by version {champion}"], changed=True)
 
 
-def _digest_rows(rows: Path, drop: list[str]) -> str | None:
+def _digest_rows(rows: Location, drop: list[str]) -> str | None:
     """The digest of a store; of files a hash of names, sizes, times of change and dropped columns.
 
     None: a pattern that matches no file.
     """
-    if (rows / "zarr.json").exists():
+    if is_remote(rows) or Path(rows, "zarr.json").exists():
         from coremargin.data.store import Store
 
         return Store.open(rows, map_bytes=0).digest
-    files = list[tuple[str, int, int]]()
-    for path in rows.rglob("*") if rows.is_dir() else map(Path, glob(os.fspath(rows))):
+    files, folder = list[tuple[str, int, int]](), Path(rows)
+    for path in folder.rglob("*") if folder.is_dir() else map(Path, glob(rows)):
         with suppress(FileNotFoundError):  # removed meanwhile, or a broken link
             status = path.stat()
             if stat.S_ISREG(status.st_mode):
                 files.append((os.fspath(path), status.st_size, status.st_mtime_ns))
-    return f"files:{hash_of(repr([*sorted(files), *sorted(set(drop))]).encode())}" if files or rows.is_dir() else None
+    return f"files:{hash_of(repr([*sorted(files), *sorted(set(drop))]).encode())}" if files or folder.is_dir() else None
 
 
 def _promotable_version(state: RegistryState) -> int | None:

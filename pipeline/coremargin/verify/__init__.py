@@ -5,7 +5,7 @@ Importing this is cheap, so that ``coremargin.verify`` can be the function below
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import os
@@ -36,9 +36,9 @@ def verify(
     Parameters
     ----------
     model_path : path-like or storage
-        Folder of the model, fleet or campaign, or what its objects are read from.
+        Folder of the model, fleet or campaign, address of a model or fleet, or what its objects are read from.
     store_path : path-like or storage
-        The store that it was trained on: its folder, or what its objects are read from.
+        The store that it was trained on: its folder or address, or what its objects are read from.
     kernel : callable, optional
         The function k(X, Z) that is the model's kernel, if that is a function. The model only names it.
     threads : int, optional
@@ -50,7 +50,7 @@ def verify(
     on_progress : callable, optional
         Called after each chunk with the number of rows done and of all rows.
     storage_options : mapping, optional
-        Options of the address of a store in object storage, as for ``Store.open``.
+        Options of addresses in object storage, as for ``Store.open``.
 
     Returns
     -------
@@ -72,11 +72,11 @@ def verify(
     >>> coremargin.verify("rows.model", "rows.zarr").ok  # doctest: +SKIP
     True
     """
-    from coremargin.formats.location import location
+    from coremargin.formats.location import with_storage_options
     from coremargin.verify.examine import examine, refutation
 
     if storage_options:
-        store_path = location(cast("str", store_path), storage_options)
+        model_path, store_path = with_storage_options(storage_options, model_path, store_path)
     result = examine(model_path, store_path, kernel=kernel, threads=threads, sha256=sha256, on_progress=on_progress)
     if not result.ok:
         raise refutation(result)

@@ -25,8 +25,7 @@ from msgspec import UNSET
 from coremargin.errors import DamagedChunk, StoreError
 from coremargin.formats.columns import read_stored
 from coremargin.formats.limits import LARGEST_WEIGHT
-from coremargin.formats.store_log import read_log
-from coremargin.formats.store_record import read_store_record
+from coremargin.formats.store_log import read_record_and_log
 from coremargin.verify.files import Files
 from coremargin.verify.hashes import ContentHash, bytes_of, content_digest, hashes_of
 from coremargin.verify.opener import is_fetched, open_store
@@ -84,8 +83,7 @@ class Rows:
         self._store = store = open_store(path)
         self._fetched = is_fetched(store)
         self.path = store.name  #: for messages
-        whole = read_store_record(store)
-        self.log = read_log(store, whole)
+        whole, self.log = read_record_and_log(store)
         record, number = as_of(whole, self.log, commit, self.path, grown=grown)
         self.appended = whole.rows - record.rows  #: rows of later commits, which are not read
         #: number of later commits that changed labels or weights, which are not read

@@ -58,7 +58,7 @@ from coremargin.verify.sums import (
     rounded_sum,
     slabs,
 )
-from coremargin.verify.values import status, value_bounded, value_reached
+from coremargin.verify.values import guaranteed_risk, percent_up, status, value_bounded, value_reached
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from coremargin.formats.soft_margin import SoftMargin
     from coremargin.verify.rows import Chunk, Rows
 
+VACUOUS = 0.5  #: a bound on the error of as much says no more than guessing
 _FEW = 16 * UNIT  # error of a handful of operations
 _LONG = 1024.0  # if sum |x_j w_j| may be larger, it is summed: a few huge values make a row long
 
@@ -266,7 +267,8 @@ class Sums:
     s is a row's weight, 1 if the store has none; h the dual weight of a row that is not near the margin, in units of
     its c; a the given dual weight of a row near the margin; r = min(1, h / ramp); z = (x, 1).
 
-    rows: their number; count: sum s; loss: of upper bounds of the losses; slack: sum s h; squares: sum s h^2; dual_sum
+    rows: their number; wrong: of those that may be on the wrong side, or on the hyperplane, to within rounding; count:
+    sum s; loss: of upper bounds of the losses; slack: sum s h; squares: sum s h^2; dual_sum
     (2, d): sum s h x; reach: sum s h ||x||, or spread (2, d): sum s h |x| if rows may be long. near_dual_sum (d,): sum
     a y x; near_reach, near_spread: as before. With a ramp, turn (2, d + 1): sum s r (h - 1) z; curve (2, d + 1, d + 1):
     sum s r z z^T.
@@ -274,6 +276,7 @@ class Sums:
 
     NAMES = (
         "rows",
+        "wrong",
         "count",
         "loss",
         "slack",
@@ -391,6 +394,7 @@ class SoftScan(StoreScan):
         slack = np.maximum(1.0 - margins + error, 0.0)
         return {
             "rows": np.array([(signs > 0).sum(), (signs < 0).sum()], dtype=np.float64),
+            "wrong": ((s > 0) & ~(slack < 1.0)).sum(axis=1, dtype=np.float64),
             "count": self._total(s),
             "loss": s @ self.loss.value(slack),
         }
@@ -531,8 +535,22 @@ class SoftScan(StoreScan):
             self._dual_weights_check(),
             value_reached(claim, value, self.counted),
             value_bounded(claim, dual),
+            self._training_errors(),
             *([] if self.tried is None else self.tried.checks()),
         ]
+
+    def _training_errors(self) -> Check:
+        """The training error, which no model claims: the scan counts it, and bounds the error on new rows by it."""
+        wrong, rows = int(self.sums["wrong"].sum()), int(self.sums["rows"].sum())
+        text = f"none of {rows:,} rows is on the wrong side"
+        if wrong:
+            text = f"at most {wrong:,} of {rows:,} rows ({percent_up(wrong / rows)}) are on the wrong side"
+        if self.claim.moved or self.rows.weighted or not rows:  # a map may depend on the rows
+            return Check("errors", ok=True, text=text)
+        dimension = self.claim.features + self.claim.intercept
+        risk = guaranteed_risk(rows, dimension, wrong / rows)
+        new = f"at most {percent_up(risk)} of new ones, if all are drawn independently (Vapnik, confidence 95 %)"
+        return Check("errors", ok=True, text=f"{text}; {new if risk < VACUOUS else 'too few for a bound on new rows'}")
 
     def _coreset_check(self) -> Check:
         problems = self.membership()

@@ -129,7 +129,7 @@ class StoreFindings(ABC):
         if rows.digest != claimed:
             text = f"model claims {claimed}, the store's rows and labels have {rows.digest}"
             return Check("content", ok=False, text=f"{text}: it is not what was trained on")
-        text = f"{rows.digest}: all {rows.chunks:,} chunks are there and their checksums hold"
+        text = f"{rows.digest}: no chunk is missing, and all checksums hold"
         if hashed is None:
             return Check("content", ok=True, text=f"{text}; CRC-32C only, the model names no SHA-256")
         found = rows.sha256_in_chunks(hashed.chunk_rows)

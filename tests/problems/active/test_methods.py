@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from coremargin.problems.active.state import ActiveState
 
 #: Those that draw points of the version space take long.
-QUICK: tuple[Method, ...] = ("coreset", "stream", "slab", "random", "chebyshev", "ep", "perceptron")
+QUICK: tuple[Method, ...] = ("coreset", "stream", "slab", "random", "chebyshev", "analytic", "ep", "perceptron")
 
 
 def check(problem: ActiveMargin, state: ActiveState, X: np.ndarray, signs: np.ndarray) -> None:

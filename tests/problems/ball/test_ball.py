@@ -446,8 +446,8 @@ def test_it_is_killed_and_resumed_and_stopped(tmp_path: Path, store: Path, embed
     processes = job("p")
     train_job(processes, Store.open(store), embedded)
     for name in ("model.json", "arrays.npz"):
-        assert (broken.out / name).read_bytes() == (alone.out / name).read_bytes()
-        assert (processes.out / name).read_bytes() == (alone.out / name).read_bytes()
+        assert Path(broken.out, name).read_bytes() == Path(alone.out, name).read_bytes()
+        assert Path(processes.out, name).read_bytes() == Path(alone.out, name).read_bytes()
     stopped = coremargin.train(store, one_class="ball", epsilon=EPSILON, time_limit=1e-9, out=tmp_path / "c")
     assert stopped.status == "stopped"
     assert coremargin.verify(tmp_path / "c", store).ok

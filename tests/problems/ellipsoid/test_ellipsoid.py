@@ -349,8 +349,8 @@ def test_it_is_killed_and_resumed_and_stopped(tmp_path: Path, store: Path, embed
     assert train_job(broken, Store.open(store), InProcess(2), begin="resume").run["resumed"] == 5
     train_job(processes, Store.open(store), embedded)
     for name in ("model.json", "arrays.npz"):
-        assert (broken.out / name).read_bytes() == (alone.out / name).read_bytes()
-        assert (processes.out / name).read_bytes() == (alone.out / name).read_bytes()
+        assert Path(broken.out, name).read_bytes() == Path(alone.out, name).read_bytes()
+        assert Path(processes.out, name).read_bytes() == Path(alone.out, name).read_bytes()
     stopped = train(store, time_limit=1e-9, out=tmp_path / "c")
     assert stopped.status == "stopped"
     assert coremargin.verify(tmp_path / "c", store).ok

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from coremargin.blas import one_blas_thread
 from coremargin.data.arrays import ArraySource
 from coremargin.engine.plan import plan_blocks
-from coremargin.maths.blas import one_blas_thread
 from coremargin.problems.fleet import make
 from coremargin.problems.fleet.fleet import Fleet
 from coremargin.problems.fleet.gammas import GammaFleet, GammaState

@@ -64,7 +64,9 @@ def test_the_error_on_new_rows_is_within_the_bounds(tmp_path: Path, rng: np.rand
         error = float((model.predict(new) != labels).mean())
         assert found.compression is not None
         assert error <= found.compression < found.guaranteed_risk <= 1
-        assert found.deciding_rows == found.coreset_rows == model.certificate.coreset_rows < found.coreset_bound
+        assert found.deciding_rows == found.coreset_rows == model.certificate.coreset_rows < found.coreset_sharp
+        assert found.coreset_sharp == pytest.approx(16 * (found.radius / found.margin) ** 2 / 1e-3)
+        assert found.coreset_bound == 4 * found.coreset_sharp
         assert found.guaranteed_risk is not None
         assert found.margin == model.certificate.lower
         assert (found.rows, found.features, found.confidence) == (600, D, CONFIDENCE)
@@ -179,6 +181,31 @@ def test_show_and_report_have_the_bounds(
         (folder / "run.json").write_text(json.dumps(run | {"generalization": damaged}))
         assert "new rows" not in run_cli("show", folder).stdout
         assert 'id="new-rows"' not in page_of(folder, "m.model")
+
+
+@pytest.mark.parametrize("loss", [(), ("--loss", "auto")])
+def test_bounds_stand_before_and_after_a_training(
+    tmp_path: Path, rng: np.random.Generator, run_cli: Callable[..., Result], loss: tuple[str, ...]
+) -> None:
+    """``plan`` has Lemma 3.1's for any margin, ``train`` for the proven one, as text and as JSON."""
+    store, model = stored(tmp_path, *drawn(rng, 400)), tmp_path / "m.model"
+    text = run_cli("train", store.path, "--out", model, *loss).stdout
+    run = json.loads((model / "run.json").read_text())
+    found = read_generalization(run)
+    assert found is not None
+    assert f"{found.deciding_rows:,} of 400 rows determine the hyperplane" in text
+    assert f"Lemma 3.1 allows {found.coreset_bound:,.3g}" in text
+    record = json.loads(run_cli("train", store.path, "--out", model, "--overwrite", "--json", *loss).stdout)
+    assert record["error_bound"] == found.compression
+    assert (record["coreset_bound"], record["coreset_sharp"]) == (found.coreset_bound, found.coreset_sharp)
+    if loss:
+        return
+    job = tmp_path / "job.toml"
+    job.write_text('job = "train"\nstore = "s.zarr"\nout = "p.model"\n')
+    planned = json.loads(run_cli("plan", job, "--json").stdout)["published"]
+    assert planned["radius"] == found.radius
+    assert planned["coreset_bound"] / found.margin**2 == pytest.approx(found.coreset_bound)
+    assert f"R {found.radius:.3g}" in run_cli("plan", job).stdout
 
 
 def of_three_classes(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import daqp
 import numpy as np
 import pytest
-from scipy.optimize import linprog
+from scipy.optimize import linprog, minimize
 from scipy.sparse import csr_array
 from sklearn.svm import SVC
 
@@ -51,6 +51,8 @@ STRATEGIES = (
     "averaged-perceptron",
     "romma",
     "aggressive-romma",
+    "uneven-perceptron",
+    "passive-aggressive",
     "alma",
     "alma-p",
     "kowalczyk",
@@ -212,6 +214,30 @@ def alma(Z: np.ndarray, y: np.ndarray, alpha: float, p: float) -> tuple[np.ndarr
             return w, k - 1
 
 
+def uneven(Z: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, int]:
+    """The perceptron of Li and others, with margins 1 and 0."""
+    w, updates, before = np.zeros(Z.shape[1]), 0, -1
+    while updates != before:
+        before = updates
+        for z, sign in zip(Z / np.linalg.norm(Z, axis=1)[:, None], y, strict=True):
+            if sign * (w @ z) <= (1.0 if sign > 0 else 0.0):
+                w, updates = w + sign * z, updates + 1
+    return w, updates
+
+
+def passive_aggressive(Z: np.ndarray, y: np.ndarray, epsilon: float) -> tuple[np.ndarray, int]:
+    """Crammer and others' Figure 1: the quadratic program of each update, solved by daqp."""
+    w, updates, before = np.zeros(Z.shape[1]), 0, -1
+    while updates != before:
+        before = updates
+        for z, sign in zip(Z, y, strict=True):
+            if 1 - sign * (w @ z) > epsilon:
+                w, _, flag, _ = daqp.solve(np.eye(len(w)), -w, sign * z[None, :], np.full(1, 1e30), np.ones(1))
+                assert flag == 1
+                updates += 1
+    return w, updates
+
+
 @pytest.fixture
 def with_constant(make_separable: Maker) -> tuple[np.ndarray, list[Any], np.ndarray, np.ndarray]:
     """Rows X (120, 3), their labels, signs, and the rows with the constant."""
@@ -239,12 +265,18 @@ def own_margin(X: np.ndarray, y: np.ndarray, w: np.ndarray) -> float:
 
 
 @pytest.mark.usefixtures("own_rule")
-@pytest.mark.parametrize("strategy", ["romma", "aggressive-romma", "alma", "alma-p"])
+@pytest.mark.parametrize(
+    "strategy", ["romma", "aggressive-romma", "alma", "alma-p", "uneven-perceptron", "passive-aggressive"]
+)
 def test_online_algorithms_are_those_of_their_sources(with_constant: Any, strategy: str) -> None:
     """Updates and hyperplane are those of a transcription; the theorem's bound holds for the best margin."""
     X, labels, y, Z = with_constant
     if strategy.startswith("alma"):
         w, updates = alma(Z, y, 0.5, 2.0 if strategy == "alma" else 2 * np.log(4))
+    elif strategy == "uneven-perceptron":
+        w, updates = uneven(Z, y)
+    elif strategy == "passive-aggressive":
+        w, updates = passive_aggressive(Z, y, 0.5)
     else:
         w, updates = romma(Z, y, 1 - 0.5 if strategy == "aggressive-romma" else 0.0)
     run = to_its_end(ArraySource(X, labels), strategy, 0.5)
@@ -253,8 +285,25 @@ def test_online_algorithms_are_those_of_their_sources(with_constant: Any, strate
     if run.updates_at_most is not None:
         unit = Z / np.linalg.norm(Z, axis=1)[:, None]
         best = solve_hard_margin(unit * y[:, None], np.ones(len(y), np.int8), intercept=False).upper
-        bound = 2 / best**2 * (2 / 0.5 - 1) ** 2 + 8 / 0.5 - 4 if strategy == "alma" else 1 / best**2
+        raw = solve_hard_margin(Z * y[:, None], np.ones(len(y), np.int8), intercept=False).upper
+        bound = {
+            "alma": 2 / best**2 * (2 / 0.5 - 1) ** 2 + 8 / 0.5 - 4,
+            "uneven-perceptron": 3 / best**2,
+            "passive-aggressive": (np.linalg.norm(Z, axis=1).max() / raw / 0.5) ** 2,
+        }.get(strategy, 1 / best**2)
         assert updates <= bound <= run.updates_at_most
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.2, 0.5, 0.8, 0.99])
+@pytest.mark.parametrize("margin", [0.1, 0.3, 1.0])
+def test_the_bound_of_alma_follows_from_its_proof(alpha: float, margin: float) -> None:
+    """No run is longer than ||w'||^2 <= 1 + (8 / alpha - 6) / k and u.w <= 1 allow, which is below Theorem 3."""
+    along, k = 0.0, 0
+    while along <= 1:
+        k += 1
+        shortened = max(1.0, np.sqrt(max(0.0, 1 + (8 / alpha - 6) / k)))
+        along = (along + np.sqrt(2 / k) * margin) / shortened
+    assert k - 1 <= 2 / margin**2 * (2 / alpha - 1) ** 2 + 8 / alpha - 4
 
 
 @pytest.mark.usefixtures("own_rule")
@@ -297,8 +346,20 @@ def test_kowalczyk_moves_a_hull_point_to_each_violating_row(make_separable: Make
     assert run.points[-1].own >= 0.9 * solve_hard_margin(X, y, intercept=intercept).upper
 
 
+def barrier_centre(normals: np.ndarray) -> np.ndarray:
+    """The least of -sum log a.v - log (1 - ||v||^2), by another solver."""
+
+    def barrier(v: np.ndarray) -> float:
+        depths = np.append(normals @ v, 1 - v @ v)
+        return float(-np.log(depths).sum()) if (depths > 0).all() else np.inf
+
+    inside = solve_hard_margin(normals, np.ones(len(normals), np.int8), intercept=False).w / 2
+    options = {"xatol": 1e-9, "fatol": 1e-13, "maxiter": 20_000, "maxfev": 20_000}
+    return np.asarray(minimize(barrier, inside, method="Nelder-Mead", options=options).x)
+
+
 @pytest.mark.parametrize("pick", ["largest", "smallest", "random"])
-@pytest.mark.parametrize("centre", ["perceptron", "chebyshev", "ep"])
+@pytest.mark.parametrize("centre", ["perceptron", "chebyshev", "analytic", "ep"])
 def test_cutting_planes_are_algorithms_2_and_3(tmp_path: Path, with_constant: Any, centre: str, pick: str) -> None:
     """With the largest and the smallest error, planes and updates are those of the transcription in memory."""
     X, labels, y, Z = with_constant
@@ -322,6 +383,8 @@ def test_cutting_planes_are_algorithms_2_and_3(tmp_path: Path, with_constant: An
         def query(normals: np.ndarray) -> np.ndarray:
             if not len(normals):
                 return np.zeros(4)
+            if centre == "analytic":
+                return barrier_centre(normals)
             return np.asarray(solve_hard_margin(normals, np.ones(len(normals), np.int8), intercept=False).w)
 
         found = cutting_planes(z, query, choose)
@@ -426,7 +489,7 @@ def test_the_same_bits_on_threads_and_processes_and_after_interrupts(
                 train_job(job, Store.open(store), executor, begin=begin, progress=Progress(on_block=stop))  # type: ignore[arg-type]
             begin = "resume"
         train_job(job, Store.open(store), executor, begin=begin)  # type: ignore[arg-type]
-        return {file: (job.out / file).read_bytes() for file in ("model.json", "arrays.npz")}
+        return {file: Path(job.out, file).read_bytes() for file in ("model.json", "arrays.npz")}
 
     one = trained("one", InProcess(1))
     assert one == trained("four", InProcess(4))
@@ -523,9 +586,9 @@ def test_rows_without_label_or_weight_do_not_count(tmp_path: Path, make_separabl
 def test_what_a_strategy_cannot_do_is_refused_with_an_alternative(
     tmp_path: Path, make_separable: Maker, run_cli: Any
 ) -> None:
-    """A loss, several classes, a kernel; a row of zeros without an intercept; a misspelt name."""
+    """A loss, several classes, outliers; a row of zeros without an intercept; a misspelt name."""
     X, labels = make_separable(100, 2)
-    for words in ({"loss": "hinge"}, {"classes": "ovr"}, {"kernel": "rbf"}, {"outliers": 1}):
+    for words in ({"loss": "hinge"}, {"classes": "ovr"}, {"outliers": 1}):
         with pytest.raises(SpecError, match=r"strategy: .* has none, found 'perceptron'; it belongs to a hard margin"):
             coremargin.train(X, labels, strategy="perceptron", **words)
     with pytest.raises(SpecError, match="did you mean 'perceptron'"):

@@ -333,8 +333,8 @@ def test_it_is_killed_and_resumed_and_stopped(
     processes = job("p")
     train_job(processes, Store.open(store), embedded)
     for name in ("model.json", "arrays.npz"):
-        assert (broken.out / name).read_bytes() == (alone.out / name).read_bytes()
-        assert (processes.out / name).read_bytes() == (alone.out / name).read_bytes()
+        assert Path(broken.out, name).read_bytes() == Path(alone.out, name).read_bytes()
+        assert Path(processes.out, name).read_bytes() == Path(alone.out, name).read_bytes()
     for limit in ({"time_limit": 1e-9}, {"max_scans": 1}, {"max_scans": 2}):
         stopped = train(store, nu=nu, out=tmp_path / str(limit), **limit)
         assert stopped.status == "stopped"

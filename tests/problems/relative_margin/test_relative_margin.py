@@ -361,8 +361,8 @@ def test_it_is_killed_and_resumed_and_stopped(tmp_path: Path, store: Path, embed
     assert train_job(broken, Store.open(store), InProcess(2), begin="resume").run["resumed"] == 3
     train_job(processes, Store.open(store), embedded)
     for name in ("model.json", "arrays.npz"):
-        assert (broken.out / name).read_bytes() == (alone.out / name).read_bytes()
-        assert (processes.out / name).read_bytes() == (alone.out / name).read_bytes()
+        assert Path(broken.out, name).read_bytes() == Path(alone.out, name).read_bytes()
+        assert Path(processes.out, name).read_bytes() == Path(alone.out, name).read_bytes()
     for limit in ("time_limit", "max_scans"):
         options = {limit: 1e-9 if limit == "time_limit" else 1}
         stopped = coremargin.train(store, epsilon=1e-9, out=tmp_path / limit, **ASKED, **options)

@@ -262,8 +262,8 @@ def test_it_is_killed_and_resumed_and_stopped(tmp_path: Path, store: Path, embed
     processes = job("p")
     train_job(processes, Store.open(store), embedded)
     for name in ("model.json", "arrays.npz"):
-        assert (broken.out / name).read_bytes() == (alone.out / name).read_bytes()
-        assert (processes.out / name).read_bytes() == (alone.out / name).read_bytes()
+        assert Path(broken.out, name).read_bytes() == Path(alone.out, name).read_bytes()
+        assert Path(processes.out, name).read_bytes() == Path(alone.out, name).read_bytes()
     stopped = coremargin.train(store, one_class="ball", nu=NU, epsilon=EPSILON, time_limit=1e-9, out=tmp_path / "c")
     assert stopped.status == "stopped"
     assert coremargin.verify(tmp_path / "c", store).ok
@@ -533,7 +533,7 @@ def test_stages_are_resumed_and_stopped(tmp_path: Path, staged: Path) -> None:
             train_job(broken, Store.open(staged), InProcess(1), begin=begin, progress=Progress(on_block=stop))  # type: ignore[arg-type]
     train_job(broken, Store.open(staged), InProcess(2), begin="resume")
     for name in ("model.json", "arrays.npz"):
-        assert (broken.out / name).read_bytes() == (alone.out / name).read_bytes()
+        assert Path(broken.out, name).read_bytes() == Path(alone.out, name).read_bytes()
     stopped = coremargin.train(staged, one_class="ball", nu=0.1, epsilon=1e-15, max_scans=1, out=tmp_path / "c")
     assert stopped.status == "stopped"
     assert examine(tmp_path / "c", staged).ok

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 from zipfile import BadZipFile, ZipFile
 
-from coremargin.data.sources.paths import file_bytes
+from coremargin.data.sources.paths import FilePath, file_bytes
 from coremargin.errors import DataError, UsageError
 
 _ARROW = "read it with pyarrow and give the table to coremargin.ingest, or write Parquet"
@@ -74,7 +74,7 @@ class FileContent(NamedTuple):
     advice: str
 
 
-def detect_content(path: Path) -> FileContent | None:
+def detect_content(path: FilePath) -> FileContent | None:
     """What a file shows itself to be; None: text, or nothing known. Raises as ``file_bytes`` does."""
     file_bytes(path)
     with path.open("rb") as file:
@@ -116,15 +116,15 @@ def _unpacked(how: str, data: bytes) -> bytes:
         return b""
 
 
-def refuse_foreign(path: Path, content: FileContent | None, expected: str) -> None:
+def refuse_foreign(path: FilePath, content: FileContent | None, expected: str) -> None:
     """Raise DataError for a file that is of another format than expected."""
     if content is not None:
         raise DataError(f"{path}: is {content.what}, expected {expected}; {content.advice}")
 
 
-def _zip(path: Path) -> FileContent:
+def _zip(path: FilePath) -> FileContent:
     try:
-        with ZipFile(path) as archive:
+        with path.open("rb") as file, ZipFile(file) as archive:
             names = archive.namelist()
     except (BadZipFile, NotImplementedError, OSError, ValueError, OverflowError):
         names = []
@@ -169,7 +169,7 @@ _COMPRESSED = (".gz", ".bz2", ".xz")
 _SVMLIGHT_LINE = re.compile(r"\s*[^\s:]+(\s+(qid:\d+|\d+:\S+))*\s*(#.*)?")
 
 
-def kind_from_name(path: Path) -> str | None:
+def kind_from_name(path: FilePath) -> str | None:
     """The format that a file's name stands for, if any."""
     suffix = path.suffix.lower()
     if suffix in _COMPRESSED:
@@ -177,7 +177,7 @@ def kind_from_name(path: Path) -> str | None:
     return _SUFFIXES.get(suffix)
 
 
-def kind_from_content(path: Path, lines: Sequence[str]) -> str:
+def kind_from_content(path: FilePath, lines: Sequence[str]) -> str:
     """The text format of a file whose name does not tell: SVMlight when its lines look like "1 3:0.5 7:1"."""
     body = [line for line in lines if not line.lstrip().startswith("#")]
     if body and any(":" in line for line in body) and all(_SVMLIGHT_LINE.fullmatch(line) for line in body):

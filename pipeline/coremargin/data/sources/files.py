@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from coremargin.data.sources.file_formats import (
     FORMATS,
@@ -16,15 +18,18 @@ from coremargin.data.sources.file_formats import (
     kind_from_name,
     refuse_foreign,
 )
-from coremargin.data.sources.paths import expand, is_path, is_there
+from coremargin.data.sources.object_path import ObjectPath
+from coremargin.data.sources.paths import FilePath, expand, is_path, is_there
 from coremargin.data.sources.text import read_first_lines
 from coremargin.data.tables.arrow import parquet_rows
-from coremargin.data.tables.partitions import Partition, absolute, read_partition
+from coremargin.data.tables.partitions import Partition, folders_of, read_partition
 from coremargin.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from coremargin.data.tables.spill import ParsedBatches
 
+T = TypeVar("T")
+_LOOKS = 16  # objects that are looked at at a time
 _SKIPPED = (".", "_")  #: names that begin so are no data: .crc, _SUCCESS, _metadata, folders of what is being written
 _STORE = ("zarr.json", ".zgroup", ".zarray")
 _LAKES = {"_delta_log": "Delta Lake", ".hoodie": "Hudi"}  # tables whose folders hold files of rows that are gone, too
@@ -36,7 +41,7 @@ _IN_FOLDERS = ("csv", "parquet", "svmlight")
 class SourceFile:
     """A file, its format, and the columns that the names of its folders hold."""
 
-    path: Path
+    path: FilePath
     format: str
     partition: Partition
 
@@ -61,12 +66,12 @@ def find_files(source: Any, wanted: str | None) -> Files | None:
     """
     if not names_files(source):
         return None
-    found, bases = list[tuple[Path, str]](), list[Path]()
+    found, bases = list[tuple[FilePath, str]](), list[tuple[str, ...]]()
     for path in expand(source):
         folder = is_there(path) and path.is_dir()
         found += _in_folder(path, wanted) if folder else [(path, _kind(path, wanted))]
-        bases.append(absolute(path if folder else path.parent))
-    base = Path(os.path.commonpath(bases))
+        bases.append(folders_of(path / "file" if folder else path))
+    base = [same[0] for same in takewhile(lambda names: len(set(names)) == 1, zip(*bases, strict=False))]
     return Files(tuple(SourceFile(path, kind, read_partition(path, base)) for path, kind in found))
 
 
@@ -75,7 +80,7 @@ def names_files(source: Any) -> bool:
     return is_path(source) or (isinstance(source, list | tuple) and len(source) > 0 and all(map(is_path, source)))
 
 
-def _kind(path: Path, wanted: str | None) -> str:
+def _kind(path: FilePath, wanted: str | None) -> str:
     """The format of a file: by the option, its name or its content; all must agree."""
     if wanted is not None and wanted not in FORMATS:
         raise UsageError(f"unknown format {wanted!r}: expected one of {', '.join(FORMATS)}")
@@ -90,12 +95,12 @@ def _kind(path: Path, wanted: str | None) -> str:
     return named or kind_from_content(path, read_first_lines(path, 20))
 
 
-def _in_folder(folder: Path, wanted: str | None) -> list[tuple[Path, str]]:
+def _in_folder(folder: FilePath, wanted: str | None) -> list[tuple[FilePath, str]]:
     """The files in a folder and those below, in order of their paths, but for those without rows."""
     _refuse_what_is_more(folder)
-    paths = [path for path in _below(folder) if path.stat().st_size]
-    kinds = [(path, _kind(path, wanted)) for path in paths]
-    by_kind = defaultdict[str, list[Path]](list)
+    paths = _below(folder)
+    kinds = list(zip(paths, look_at_files(lambda path: _kind(path, wanted), paths), strict=True))
+    by_kind = defaultdict[str, list[FilePath]](list)
     for path, kind in kinds:
         by_kind[kind].append(path)
     if len(by_kind) > 1:
@@ -111,7 +116,9 @@ def _in_folder(folder: Path, wanted: str | None) -> list[tuple[Path, str]]:
         raise UsageError(
             f"{folder}: found {other} files, expected {' or '.join(_IN_FOLDERS)} in a folder; name the file"
         )
-    rows = [(path, kind) for path, kind in kinds if kind != "parquet" or parquet_rows(path)]
+    rows = kinds
+    if "parquet" in by_kind:
+        rows = [one for one, count in zip(kinds, look_at_files(parquet_rows, paths), strict=True) if count]
     if not rows:
         raise DataError(
             f"{folder}: found no file with rows, expected at least one; names with . or _ first are skipped"
@@ -119,8 +126,18 @@ def _in_folder(folder: Path, wanted: str | None) -> list[tuple[Path, str]]:
     return rows
 
 
-def _below(folder: Path) -> Iterator[Path]:
-    """All files that may hold data, in order of their paths."""
+def look_at_files(look: Callable[[FilePath], T], paths: Sequence[FilePath]) -> Iterable[T]:
+    """What ``look`` finds of each file; of objects many at a time, as each request takes long."""
+    if not any(isinstance(path, ObjectPath) for path in paths):
+        return map(look, paths)
+    with ThreadPoolExecutor(_LOOKS, thread_name_prefix="coremargin-look") as pool:
+        return list(pool.map(look, paths))
+
+
+def _below(folder: FilePath) -> list[FilePath]:
+    """All files that may hold data, but empty ones, in order of their paths."""
+    if isinstance(folder, ObjectPath):
+        return list(folder.files_below(_SKIPPED, _STORE))
 
     def unreadable(error: OSError) -> None:
         raise UsageError(
@@ -131,14 +148,14 @@ def _below(folder: Path) -> Iterator[Path]:
     for place, folders, names in os.walk(folder, onerror=unreadable):
         folders[:] = [name for name in folders if not name.startswith(_SKIPPED) and not _is_store(Path(place, name))]
         found += [Path(place, name) for name in names if not name.startswith(_SKIPPED)]
-    return iter(sorted(found))
+    return [path for path in sorted(found) if path.stat().st_size]
 
 
-def _is_store(folder: Path) -> bool:
+def _is_store(folder: FilePath) -> bool:
     return any((folder / name).exists() for name in _STORE)
 
 
-def _refuse_what_is_more(folder: Path) -> None:
+def _refuse_what_is_more(folder: FilePath) -> None:
     """Raise UsageError for a folder whose files are no rows, or not all of them."""
     if _is_store(folder):
         raise UsageError(

@@ -1,7 +1,7 @@
 """NumPy files: ``.npy``, and ``.npz`` of ``numpy.savez(path, X=X, y=y)`` and ``scipy.sparse.save_npz``.
 
-``.npy`` is mapped into memory. Dense rows and CSR in archives are read in pieces, whatever their size; other sparse
-matrices in memory, when they fit there.
+``.npy`` is mapped into memory, or read in order where it is an object. Dense rows and CSR in archives are read in
+pieces, whatever their size; other sparse matrices in memory, when they fit there.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from coremargin.data.sources.arrays import ArrayRows, refuse_repeated_indices, r
 from coremargin.data.sources.base import BATCH_BYTES, Batch, RowSource, batch_rows, check_matrix
 from coremargin.data.sources.file_formats import detect_content, refuse_foreign
 from coremargin.data.sources.memory import refuse_beyond_memory
+from coremargin.data.sources.object_path import ObjectPath
 from coremargin.data.sources.options import SourceOptions, refuse_options
-from coremargin.data.sources.paths import file_bytes
+from coremargin.data.sources.paths import FilePath, file_bytes
 from coremargin.data.sparse import check_structure, csr_rows
 from coremargin.errors import BadRow, DataError, UsageError
 from coremargin.spec import format_size
@@ -92,18 +93,22 @@ def read_header(stream: IO[bytes], place: str, nbytes: int) -> NpyHeader:
     return header
 
 
-def open_npy(path: Path, options: SourceOptions) -> RowSource:
+def open_npy(path: FilePath, options: SourceOptions) -> RowSource:
     """Rows of one .npy file of shape (rows, features)."""
-    return ArrayRows(map_npy(path), options, name=str(path), kind=f"{path}, a NumPy file")
+    array, kind = open_array(path), f"{path}, a NumPy file"
+    if isinstance(array, StreamedArray):
+        refuse_options(options, kind, knows=())
+        return StreamedRows(array)
+    return ArrayRows(array, options, name=str(path), kind=kind)
 
 
-def is_npy(path: Path) -> bool:
+def is_npy(path: FilePath) -> bool:
     """Whether a file starts as NumPy files do."""
     found = detect_content(path)
     return found is not None and found.kind == "npy"
 
 
-def is_npy_not_text(path: Path) -> bool:
+def is_npy_not_text(path: FilePath) -> bool:
     """The same of a file that is one of both. Raises DataError for a format that is neither."""
     found = detect_content(path)
     if found is not None and found.kind not in ("npy", "packed"):
@@ -111,22 +116,80 @@ def is_npy_not_text(path: Path) -> bool:
     return found is not None and found.kind == "npy"
 
 
+def open_array(path: FilePath) -> np.ndarray | StreamedArray:
+    """The array in a .npy file of this machine, as a memory map, or of an object. Raises as ``map_npy``."""
+    return StreamedArray(path, _header_of(path)) if isinstance(path, ObjectPath) else map_npy(path)
+
+
 def map_npy(path: Path) -> np.ndarray:
     """The array in a .npy file as a memory map; object arrays (pickles) are refused, and files of another length."""
+    header = _header_of(path)
+    order = "F" if header.fortran else "C"
+    try:
+        mapped = np.memmap(path, header.dtype, "r", header.start, header.shape, order)  # type: ignore[call-overload]
+    except (OSError, ValueError, OverflowError) as error:
+        size = file_bytes(path)
+        raise DataError(f"{path} ({size:,} bytes): cannot be mapped into memory: {error}; allow more of it") from error
+    return np.asarray(mapped)
+
+
+def _header_of(path: FilePath) -> NpyHeader:
+    """The header of a .npy file. Raises as ``read_header``; DataError: an array without values."""
     size = file_bytes(path)
     with path.open("rb") as file:
         header = read_header(file, str(path), size)
     if header.nbytes == 0:
         raise DataError(f"{path}: found {header}, expected at least one value; {_ADVICE}")
-    order = "F" if header.fortran else "C"
-    try:
-        mapped = np.memmap(path, header.dtype, "r", header.start, header.shape, order)  # type: ignore[call-overload]
-    except (OSError, ValueError, OverflowError) as error:
-        raise DataError(f"{path} ({size:,} bytes): cannot be mapped into memory: {error}; allow more of it") from error
-    return np.asarray(mapped)
+    return header
 
 
-def find_label_file(path: Path) -> Path | None:
+class StreamedArray:
+    """The array in a .npy file at an address, which is read in order."""
+
+    def __init__(self, path: ObjectPath, header: NpyHeader) -> None:
+        self.path, self.header = path, header
+        self.dtype, self.shape, self.ndim = header.dtype, header.shape, len(header.shape)
+
+    def __getitem__(self, part: tuple[slice, int]) -> StreamedArray:
+        """``[:, 0]`` of an array with one column alone."""
+        del part
+        return StreamedArray(self.path, replace(self.header, shape=self.shape[:1]))
+
+    def blocks(self, rows: int) -> Iterator[np.ndarray]:
+        """All rows in order, so many at a time. Raises DataError: columns that memory does not hold."""
+        count, columns = self.shape[0], math.prod(self.shape[1:])
+        columnwise = self.header.fortran and columns > 1
+        if columnwise:
+            what = f"{self.path}: {self.header} in columns, which cannot be read in pieces"
+            refuse_beyond_memory(self.header.nbytes, what, "save it again, as numpy.ascontiguousarray(X)")
+        step = count if columnwise else rows
+        with self.path.open("rb") as file:
+            file.seek(self.header.start)
+            for start in range(0, count, step):
+                shape = (min(step, count - start), *self.shape[1:])
+                part = np.frombuffer(file.read(math.prod(shape) * self.dtype.itemsize), self.dtype)
+                found = part.reshape(shape, order="F" if columnwise else "C")
+                yield from (found[low : low + rows] for low in range(0, len(found), rows))
+
+
+class StreamedRows(RowSource):
+    """Rows of a .npy file at an address."""
+
+    def __init__(self, array: StreamedArray) -> None:
+        self.name, self._array = str(array.path), array
+        check_matrix(array.shape, array.dtype, self.name)
+        self.rows, self.features = array.shape
+        self.total_bytes = array.header.nbytes
+
+    def batches(self, coder: LabelCoder) -> Iterator[Batch]:
+        """One block after the other."""
+        start = 0
+        for rows in self._array.blocks(batch_rows(self.features)):
+            yield row_batch(rows, self.name, start, (start + len(rows)) * self.features * rows.itemsize)
+            start += len(rows)
+
+
+def find_label_file(path: FilePath) -> FilePath | None:
     """The label file next to rows: ``y.npy`` for ``X.npy`` or ``X.npz``, ``y_train.npy`` for ``X_train.npy``."""
     if path.name[:1] in ("X", "x"):
         labels = path.with_name("y" + path.name[1:]).with_suffix(".npy")
@@ -150,7 +213,7 @@ _PIECE_ROWS = 1 << 17  # row starts that are read at once
 _BATCH_VALUES = BATCH_BYTES // 16  # a value and its index as float64 and int64
 
 
-def open_npz(path: Path, options: SourceOptions) -> RowSource:
+def open_npz(path: FilePath, options: SourceOptions) -> RowSource:
     """The rows of one .npz file. Raises DataError: another kind of file, damaged, or too large for the memory."""
     refuse_options(options, f"{path}, a NumPy archive", knows=())
     with Archive(path) as archive:
@@ -161,7 +224,7 @@ def open_npz(path: Path, options: SourceOptions) -> RowSource:
         return CsrFile(path, archive, shape) if kind == "csr" else _load_matrix(path, archive, kind, options)
 
 
-def holds_labels(path: Path) -> bool:
+def holds_labels(path: FilePath) -> bool:
     """Whether a .npz file holds labels and rows. Raises DataError: it is damaged, or holds no rows."""
     with Archive(path) as archive:
         if "X" not in archive.names:
@@ -205,7 +268,7 @@ class MemberArray:
 class Archive:
     """The arrays of a .npz file by name, without their ending; close it, or use it in a ``with``."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: FilePath) -> None:
         self.name = f"{path} ({file_bytes(path):,} bytes)"
         self._open = ExitStack()
         try:
@@ -272,7 +335,7 @@ def _name_damage(place: str) -> Iterator[None]:
 class DenseFile(RowSource):
     """Rows X (n, d) and, where they are there, labels y (n,), both read in pieces."""
 
-    def __init__(self, path: Path, archive: Archive, options: SourceOptions) -> None:
+    def __init__(self, path: FilePath, archive: Archive, options: SourceOptions) -> None:
         """Raises DataError for other members, whose meaning is unknown, and for another number of labels."""
         other = [name for name in archive.names if name not in ("X", "y")]
         if other:
@@ -359,7 +422,7 @@ class CsrFile(RowSource):
 
     sparse = True
 
-    def __init__(self, path: Path, archive: Archive, shape: tuple[int, ...]) -> None:
+    def __init__(self, path: FilePath, archive: Archive, shape: tuple[int, ...]) -> None:
         self.name, self.path = str(path), path
         self._count, self.features = shape
         self.rows = self._count
@@ -435,7 +498,7 @@ def _native_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.float64) if dtype.kind == "f" and dtype.itemsize not in (4, 8) else dtype.newbyteorder("=")
 
 
-def _load_matrix(path: Path, archive: Archive, kind: str, options: SourceOptions) -> RowSource:
+def _load_matrix(path: FilePath, archive: Archive, kind: str, options: SourceOptions) -> RowSource:
     """The matrix, when there is memory for it, for CSR made of it and for a sorted copy."""
     from scipy.sparse import load_npz
 
@@ -449,7 +512,8 @@ def _load_matrix(path: Path, archive: Archive, kind: str, options: SourceOptions
     )
     with _name_damage(archive.name):
         try:
-            matrix: Any = load_npz(path)
+            with path.open("rb") as file:
+                matrix: Any = load_npz(file)
         except (ValueError, TypeError, KeyError, IndexError, ZeroDivisionError) as error:
             raise ValueError(f"its arrays do not make a matrix: {error}") from error
     matrix.data = matrix.data.astype(_native_dtype(matrix.data.dtype), copy=False)

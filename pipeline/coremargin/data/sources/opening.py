@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ import numpy as np
 from coremargin.data.sources.arrays import ArrayBatches, ArrayRows, DaskRows, compute, is_array, is_dask
 from coremargin.data.sources.base import Chain, OnProgress, Progress, RowSource
 from coremargin.data.sources.column_choice import choose_columns, is_label_name, name_for_option, shorten
-from coremargin.data.sources.files import Files, find_files
+from coremargin.data.sources.files import Files, find_files, look_at_files
 from coremargin.data.sources.numpy_files import find_label_file, holds_labels, open_npy, open_npz
 from coremargin.data.sources.options import SourceOptions, refuse_options
 from coremargin.data.sources.svmlight import open_svmlight
@@ -33,6 +34,7 @@ from coremargin.data.tables.spill import ParsedBatches
 from coremargin.errors import ColumnsUnclear, DataError, LabelError, NoRows, UsageError
 
 if TYPE_CHECKING:
+    from coremargin.data.sources.paths import FilePath
     from coremargin.data.tables.table import OnRows, Table
 
 TableObject = FrameTable | ArrowTable | BatchTable  #: a table from Python
@@ -128,7 +130,7 @@ def _is_batch(item: Any) -> bool:
     return is_array(rows) or hasattr(rows, "__arrow_c_stream__") or table_of(rows, "batch 0") is not None
 
 
-def label_files(source: Any, *, unlabelled: bool | None) -> list[Path] | None:
+def label_files(source: Any, *, unlabelled: bool | None) -> list[FilePath] | None:
     """The label files alongside ``X.npy`` files; None for sources that carry their labels, or may have none."""
     if isinstance(source, TableObject) or (isinstance(source, Batches) and is_pair(source.first)):
         return None
@@ -306,7 +308,7 @@ def _open_table_files(files: Files, options: SourceOptions, on_rows: OnRows) -> 
 
 def _open_parquet(files: Files, options: SourceOptions) -> Table:
     """Files of Parquet as one table; those without rows are skipped. Raises NoRows where none has any."""
-    tables = [ParquetTable(file.path) for file in files.files]
+    tables = list(look_at_files(ParquetTable, [file.path for file in files.files]))
     filled = [(file, table) for file, table in zip(files.files, tables, strict=True) if table.rows]
     if not filled:
         raise NoRows(f"{tables[0].name}: no rows: expected at least one")
@@ -323,10 +325,14 @@ def _open_texts(files: Files, options: SourceOptions) -> list[DelimitedTable]:
     known, expected = options.columns, set(options.names)
     if known is not None and known.named:
         expected |= {*known.names, *filter(None, known.other_names)}
-    texts = [
-        DelimitedTable(file.path, options.delimiter, options.header, expected, options.text_format)
-        for file in files.files
-    ]
+    look = partial(
+        DelimitedTable,
+        delimiter=options.delimiter,
+        header=options.header,
+        expected=expected,
+        form=options.text_format,
+    )
+    texts = list(look_at_files(look, [file.path for file in files.files]))
     first = texts[0]
     for text in texts[1:]:
         if text.names is None and text.width == first.width:

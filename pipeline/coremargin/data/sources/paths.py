@@ -1,24 +1,28 @@
-"""Files on disk: patterns, existence, size, kind."""
+"""Files on disk and at addresses: patterns, existence, size, kind."""
 
 from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any, TypeAlias, TypeGuard
 
+from coremargin.data.sources.object_path import ObjectPath, expand_addresses
 from coremargin.data.storages import open_storage
 from coremargin.errors import DataError, UsageError
 from coremargin.formats.local_path import local_path
-from coremargin.formats.location import is_remote, location
+from coremargin.formats.location import Location, is_remote, location
 
 _FILE_ENDINGS = (
     ".csv",
     ".tsv",
     ".txt",
     ".gz",
+    ".bz2",
+    ".xz",
     ".parquet",
+    ".pq",
     ".npy",
     ".npz",
     ".svm",
@@ -28,6 +32,7 @@ _FILE_ENDINGS = (
     ".json",
 )
 AnyPath = str | bytes | os.PathLike[str]
+FilePath: TypeAlias = Path | ObjectPath  #: of a file, or of a folder of files
 
 
 def is_path(value: Any) -> TypeGuard[AnyPath]:
@@ -35,16 +40,24 @@ def is_path(value: Any) -> TypeGuard[AnyPath]:
     return isinstance(value, str | bytes | os.PathLike)
 
 
-def local_source(source: Any) -> Any:
-    """The source, a path as a local one, the address of a store as it is. Raises UsageError for other addresses."""
-    if is_remote(source) and not named_as_file(source):
-        return location(source)
+def resolve_paths(source: Any, options: Mapping[str, str] | None = None) -> Any:
+    """The source, with each path as a local one and each address with these storage options.
+
+    Raises UsageError for addresses that nothing opens.
+    """
     if is_path(source):
-        return local_path(source)
-    for one in source if isinstance(source, list | tuple) else ():
-        if is_path(one):
-            local_path(one)
+        return _resolve(source, options)
+    if isinstance(source, list | tuple) and any(map(is_path, source)):
+        return [_resolve(one, options) if is_path(one) else one for one in source]
     return source
+
+
+def _resolve(path: AnyPath, options: Mapping[str, str] | None) -> Path | Location | ObjectPath:
+    if isinstance(path, ObjectPath):
+        return path
+    if is_remote(path):
+        return location(path if isinstance(path, Location) else os.fsdecode(path), options)
+    return local_path(path)
 
 
 def named_as_file(address: str | os.PathLike[str]) -> bool:
@@ -52,8 +65,10 @@ def named_as_file(address: str | os.PathLike[str]) -> bool:
     return os.fsdecode(address).lower().endswith(_FILE_ENDINGS)
 
 
-def is_there(path: str | os.PathLike[str]) -> bool:
+def is_there(path: FilePath | Location) -> bool:
     """Whether something has this path or address; raises UsageError when that cannot be found out."""
+    if isinstance(path, ObjectPath):
+        return path.exists()
     if is_remote(path):
         return open_storage(path).exists()
     try:
@@ -62,11 +77,21 @@ def is_there(path: str | os.PathLike[str]) -> bool:
         raise UsageError(f"{path}: cannot be looked up: {error.strerror}; give another path") from error
 
 
-def expand(source: AnyPath | Sequence[AnyPath]) -> list[Path]:
-    """The files that a path, a pattern (its matches in sorted order) or a list of these names."""
-    if not isinstance(source, str | bytes | os.PathLike):
-        return [path for part in source for path in expand(part)]
-    path = local_path(source)
+def expand(source: AnyPath | Sequence[AnyPath]) -> list[FilePath]:
+    """The files that a path, an address, a pattern (its matches in sorted order) or a list of these names."""
+    parts = [source] if isinstance(source, str | bytes | os.PathLike) else list(source)
+    given = [_resolve(part, None) for part in parts]
+    remote = expand_addresses(part for part in given if isinstance(part, Location))
+    found = list[FilePath]()
+    for part in given:
+        if isinstance(part, ObjectPath):
+            found.append(part)
+        else:
+            found += next(remote) if isinstance(part, Location) else _match(part)
+    return found
+
+
+def _match(path: Path) -> list[Path]:
     text = str(path)
     if not glob.has_magic(text) or is_there(path):
         return [path]
@@ -78,7 +103,7 @@ def expand(source: AnyPath | Sequence[AnyPath]) -> list[Path]:
     return [Path(name) for name in found]
 
 
-def file_bytes(path: Path) -> int:
+def file_bytes(path: FilePath) -> int:
     """Size of a file; raises UsageError when it is not there, not a file or not readable."""
     if is_there(path):
         if path.is_dir():
@@ -86,8 +111,11 @@ def file_bytes(path: Path) -> int:
         if not path.is_file():
             raise UsageError(f"{path}: is no regular file, but rows are read more than once; save them to a file first")
     try:
-        with path.open("rb"):
-            size = path.stat().st_size
+        if isinstance(path, ObjectPath):
+            size = path.nbytes
+        else:
+            with path.open("rb"):
+                size = path.stat().st_size
     except OSError as error:
         raise UsageError(f"{path}: expected a readable file: {error.strerror}") from error
     if size == 0:

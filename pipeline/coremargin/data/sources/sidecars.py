@@ -13,14 +13,15 @@ import numpy as np
 from coremargin.data.labels import label_vector
 from coremargin.data.sources.arrays import compute
 from coremargin.data.sources.base import BATCH_BYTES, plain_array, sum_if_known
-from coremargin.data.sources.numpy_files import is_npy_not_text, map_npy
-from coremargin.data.sources.paths import expand, file_bytes, is_path
+from coremargin.data.sources.numpy_files import StreamedArray, is_npy_not_text, open_array
+from coremargin.data.sources.object_path import ObjectPath
+from coremargin.data.sources.paths import FilePath, expand, file_bytes, is_path
 from coremargin.data.sources.text import is_number, read_lines
 from coremargin.errors import BadRow, DataError, UsageError
 from coremargin.formats.column_kinds import LONGEST_NAME
 from coremargin.formats.columns import LARGEST, ColumnsRecord, plain_columns
 from coremargin.formats.limits import LONGEST_LABEL
-from coremargin.formats.local_path import local_path
+from coremargin.formats.location import Location
 
 if TYPE_CHECKING:
     from coremargin.data.labels import LabelCoder
@@ -37,14 +38,14 @@ class ValueStream(ABC):
     name: str  #: where they come from, in messages
     length: int | None  #: how many there are; None when only reading tells (text files)
 
-    def __init__(self, values: Any, paths: Sequence[Path] | None, dtype: Any) -> None:
+    def __init__(self, values: Any, paths: Sequence[FilePath] | None, dtype: Any) -> None:
         """paths: files, read one after the other; None: ``values`` are an array."""
         if paths is None:
             self.name = self.kind
-            self._parts: list[tuple[str | Path, Any]] = [(self.name, self._column(values, self.name))]
+            self._parts: list[tuple[str | FilePath, Any]] = [(self.name, self._column(values, self.name))]
         else:
             self.name = str(paths[0]) if len(paths) == 1 else f"{len(paths)} {self.kind.removesuffix('s')} files"
-            mapped = (self._column(map_npy(path), str(path)) if is_npy_not_text(path) else None for path in paths)
+            mapped = (self._column(open_array(path), str(path)) if is_npy_not_text(path) else None for path in paths)
             self._parts = list(zip(paths, mapped, strict=True))
         lengths = [None if array is None else array.shape[0] for _, array in self._parts]
         # a Dask array of unknown length has NaN
@@ -60,14 +61,14 @@ class ValueStream(ABC):
         """The values of a part of an array, the first of which is number ``start``."""
 
     @abstractmethod
-    def _from_lines(self, lines: Sequence[str], path: Path, first: int) -> Iterator[Any]:
+    def _from_lines(self, lines: Sequence[str], path: FilePath, first: int) -> Iterator[Any]:
         """The values of some lines of a file, the first of which is number ``first``."""
 
     def _read(self) -> Iterator[np.ndarray]:
         for source, array in self._parts:
-            if array is None:
-                for first, lines in read_lines(Path(source)):
-                    yield np.array(list(self._from_lines(lines, Path(source), first)), self._rest.dtype)
+            if array is None and not isinstance(source, str):
+                for first, lines in read_lines(source):
+                    yield np.array(list(self._from_lines(lines, source, first)), self._rest.dtype)
                 continue
             name, start = str(source), 0
             for block in _blocks(array, name):
@@ -93,7 +94,10 @@ class ValueStream(ABC):
 
 
 def _blocks(array: Any, name: str) -> Iterator[np.ndarray]:
-    """An array as it is; a Dask array block by block."""
+    """An array as it is; one of Dask, or of an object, block by block."""
+    if isinstance(array, StreamedArray):
+        yield from array.blocks(max(1, BATCH_BYTES // array.dtype.itemsize))
+        return
     if not hasattr(array, "dask"):
         yield array
         return
@@ -113,7 +117,7 @@ class LabelStream(ValueStream):
         if is_path(labels):
             paths = expand(labels)
         elif isinstance(labels, list | tuple):
-            if labels and all(isinstance(item, Path) for item in labels):
+            if labels and all(isinstance(item, Path | ObjectPath | Location) for item in labels):
                 paths = [path for item in labels for path in expand(item)]
             else:
                 try:
@@ -137,7 +141,7 @@ class LabelStream(ValueStream):
     def _from_array(self, values: np.ndarray, name: str, start: int) -> np.ndarray:
         return self._coder.encode_values(values, lambda row: f"{name}, row {start + row}")
 
-    def _from_lines(self, lines: Sequence[str], path: Path, first: int) -> Iterator[int]:
+    def _from_lines(self, lines: Sequence[str], path: FilePath, first: int) -> Iterator[int]:
         return (self._coder.encode_text(text, f"{path}, line {first + at}") for at, text in parse_labels(lines))
 
 
@@ -162,7 +166,7 @@ class WeightStream(ValueStream):
     def _from_array(self, values: np.ndarray, name: str, start: int) -> np.ndarray:
         return values.astype(np.float64)
 
-    def _from_lines(self, lines: Sequence[str], path: Path, first: int) -> Iterator[float]:
+    def _from_lines(self, lines: Sequence[str], path: FilePath, first: int) -> Iterator[float]:
         for at, line in enumerate(lines):
             if not is_number(line):
                 found = line.strip() if len(line) < 80 else f"{line[:80].strip()}..."
@@ -208,7 +212,7 @@ def name_features(rows: RowSource, names: Any, *, append: bool) -> ColumnsRecord
         raise UsageError(f"{rows.name}: its columns have names: leave --names out")
     place, found = "names", [] if is_path(names) else [str(name) for name in names]
     if is_path(names):
-        path = local_path(names)
+        path = expand(names)[0]
         file_bytes(path)
         place, found = str(path), [line for _, lines in read_lines(path) for line in lines]
     if len(found) != rows.features:

@@ -15,13 +15,12 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from coremargin.data.sources.base import Batch, RowSource, check_width
-from coremargin.data.sources.paths import file_bytes
+from coremargin.data.sources.paths import FilePath, file_bytes
 from coremargin.data.sources.text import Piece, read_pieces
 from coremargin.data.sparse import csr_rows
 from coremargin.data.tables.number_text import EXACT, is_rounded
@@ -264,7 +263,7 @@ class SvmlightFile(RowSource):
     """Rows of one SVMlight file; ``base`` is the index of the first feature, 0 or 1."""
 
     def __init__(
-        self, path: Path, *, features: int, base: int, rows: int | None, unlabelled: bool, density: float
+        self, path: FilePath, *, features: int, base: int, rows: int | None, unlabelled: bool, density: float
     ) -> None:
         self.sparse = density < SPARSE_BELOW
         self.name, self.path = str(path), path
@@ -307,7 +306,7 @@ class SvmlightFile(RowSource):
 
 
 def open_svmlight(
-    paths: Sequence[Path], options: SourceOptions, on_survey: Callable[[int, int, int], object]
+    paths: Sequence[FilePath], options: SourceOptions, on_survey: Callable[[int, int, int], object]
 ) -> list[SvmlightFile]:
     """The files with a common number of features, found by a first pass unless the options say it.
 
@@ -339,14 +338,14 @@ def open_svmlight(
     ]
 
 
-def _first_look(path: Path) -> Survey:
+def _first_look(path: FilePath) -> Survey:
     """The survey of a file's first piece: of no more than its density."""
     piece = next(iter(read_pieces(path)))
     found = layout(piece)
     return Survey(0, 0, len(found.heads), len(found.indices))
 
 
-def survey(paths: Sequence[Path], on_survey: Callable[[int, int, int], object]) -> list[Survey]:
+def survey(paths: Sequence[FilePath], on_survey: Callable[[int, int, int], object]) -> list[Survey]:
     """One pass over all files for the range of the indices and the number of rows; values are not looked at."""
     found: list[Survey] = []
     total, before, seen = sum(file_bytes(path) for path in paths), 0, 0

@@ -9,12 +9,11 @@ import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO, Self
 
 import numpy as np
 
-from coremargin.data.sources.paths import file_bytes
+from coremargin.data.sources.paths import FilePath, file_bytes
 from coremargin.errors import BadRow, DataError
 from coremargin.spec import format_size
 
@@ -33,7 +32,7 @@ _NUMBER = re.compile(r"[+-]?((\d++\.?\d*+|\.\d++)(e[+-]?\d+)?|nan|inf|infinity)"
 class Piece:
     """Whole lines of a file."""
 
-    path: Path
+    path: FilePath
     data: bytes
     line: int  #: number of the first line, from 1
     done_bytes: int  #: bytes of the file (as it lies on disk) consumed so far
@@ -64,7 +63,7 @@ class Piece:
         return text
 
 
-def read_pieces(path: Path, size: int = PIECE_BYTES) -> Iterator[Piece]:
+def read_pieces(path: FilePath, size: int = PIECE_BYTES) -> Iterator[Piece]:
     """The file in pieces of whole lines of about ``size`` bytes (uncompressed), without a byte order mark.
 
     gzip, bzip2 and xz are recognised by content. Raises DataError when the compressed data is damaged.
@@ -93,7 +92,7 @@ def read_pieces(path: Path, size: int = PIECE_BYTES) -> Iterator[Piece]:
             parts.append(block)
 
 
-def _refuse_wide_characters(data: bytes, path: Path) -> None:
+def _refuse_wide_characters(data: bytes, path: FilePath) -> None:
     """Raise DataError for UTF-16 and UTF-32, as Excel and Windows write "Unicode text"."""
     pairs = data[:64]
     halves = {pairs[0::2].strip(b"\0") == b"", pairs[1::2].strip(b"\0") == b""} if len(pairs) > 1 else {False}
@@ -162,7 +161,7 @@ def count_feeds(data: bytes) -> int:
     return sum(int(np.count_nonzero(text[at : at + _READ] == _FEED)) for at in range(0, len(text), _READ))
 
 
-def _read(stream: IO[bytes], size: int, path: Path) -> bytes:
+def _read(stream: IO[bytes], size: int, path: FilePath) -> bytes:
     try:
         return stream.read(size)
     except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
@@ -174,7 +173,7 @@ def _read(stream: IO[bytes], size: int, path: Path) -> bytes:
         raise DataError(f"{path}: cannot be read to its end ({error}): the file is damaged; fetch it again") from error
 
 
-def read_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
+def read_lines(path: FilePath) -> Iterator[tuple[int, list[str]]]:
     """The lines of a file some MiB at a time, each part with the number of its first, without blank ones at the end."""
     held = 0  # blank lines that other lines must follow
     for piece in read_pieces(path):
@@ -188,7 +187,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
         held += len(lines) - filled
 
 
-def read_first_lines(path: Path, count: int, most_bytes: int = 2**63) -> list[str]:
+def read_first_lines(path: FilePath, count: int, most_bytes: int = 2**63) -> list[str]:
     """The first ``count`` lines that are not blank, without line ends; fewer of a short file, or of many bytes.
 
     most_bytes: about so many are enough where they hold two lines.

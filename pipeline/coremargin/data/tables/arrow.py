@@ -7,11 +7,11 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeAlias
 
 from coremargin.data.sources.memory import refuse_beyond_memory
-from coremargin.data.sources.paths import file_bytes
+from coremargin.data.sources.object_path import ObjectBytes, ObjectPath
+from coremargin.data.sources.paths import FilePath, file_bytes
 from coremargin.data.tables.arrow_arrays import first_length, first_not_utf8, is_list, is_text
 from coremargin.data.tables.table import NO_HINTS, Hint, TableBatch, TypedTable, numbered
 from coremargin.errors import BadRow, DataError
@@ -119,24 +119,30 @@ def simplify_array(column: Any) -> Any:
 
 
 _BUFFER_BYTES = 2**18  #: per column
+_FETCH_BYTES = 2**22  #: of an object, at a time
+_GROUP_BYTES = 2**26  #: of all columns of a row group of an object, whatever its size, twice
 _LIST_BYTES = 16  # of a number in a list while it is read: its own bytes, and float64
 _TIGHTLY = 100  # times that a row group is smaller than its values; of data that vary it is 10 or less
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Row groups that are read at once: the number of their first row, how many there are, and the file's end."""
+    """Row groups that are read at once: the number of their first row, how many there are, and the file's end.
+
+    content: of an object, whose bytes of these groups are being fetched.
+    """
 
     start: int
     rows: int
     groups: list[int]
     metadata: Any
+    content: ObjectBytes | None
 
 
 class ParquetTable(TypedTable):
     """One file, perhaps without rows."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: FilePath) -> None:
         self.path = path
         self.total_bytes = file_bytes(path)
         with _open_parquet(path) as file:
@@ -167,12 +173,16 @@ class ParquetTable(TypedTable):
         """
         names = [self._names[column] for column in columns]
         size, start = self._batch_rows(columns), 0
-        with _open_parquet(self.path) as file:
+        content = ObjectBytes(self.path) if isinstance(self.path, ObjectPath) else None
+        with _open_parquet(self.path, content=content) as file:
             for groups, rows in _group_row_groups(self._groups(file, names), size):
+                spans = [] if content is None else _column_spans(file, groups, names)
                 if rows <= size:
-                    yield _Run(start, rows, groups, file.metadata)
+                    yield _Run(start, rows, groups, file.metadata, self._fetch(spans))
                     start += rows
                 else:  # Arrow reads its columns in threads
+                    if content is not None:
+                        content.expect(spans, _range_bytes(spans), 1)
                     for records in file.iter_batches(batch_size=size, row_groups=groups, columns=names):
                         yield start, records
                         start += len(records)
@@ -219,15 +229,53 @@ class ParquetTable(TypedTable):
             yield number, rows
 
     def _read(self, run: _Run, columns: Sequence[int]) -> Records:
-        with _open_parquet(self.path, run.metadata) as file:
+        with _open_parquet(self.path, run.metadata, run.content) as file:
             names = [self._names[column] for column in columns]
             table = file.read_row_groups(run.groups, columns=names, use_threads=False)
         self._check_rows(len(table), run.rows)
         return run.start, table
 
+    def _fetch(self, spans: Sequence[tuple[int, int]]) -> ObjectBytes | None:
+        """The content of an object, parts of which are being fetched from now on; None of a file."""
+        if not isinstance(self.path, ObjectPath):
+            return None
+        found = ObjectBytes(self.path)
+        found.expect(_merged(spans), _FETCH_BYTES, None)
+        return found
+
     def _check_rows(self, found: int, expected: int) -> None:
         if found != expected:
             raise DataError(f"{self.name}: found {found:,} rows, expected {expected:,} by its end; write it again")
+
+
+def _column_spans(file: Any, groups: Sequence[int], names: Collection[str]) -> list[tuple[int, int]]:
+    """Where some columns of row groups lie in a file: [start, stop) of each, in order."""
+    tops, found = {name.split(".")[0] for name in names}, list[tuple[int, int]]()
+    for number in groups:
+        group = file.metadata.row_group(number)
+        for leaf in range(group.num_columns):
+            column = group.column(leaf)
+            if column.path_in_schema.split(".")[0] in tops:
+                starts = [at for at in (column.dictionary_page_offset, column.data_page_offset) if at]
+                start = min(starts, default=0)
+                found.append((start, start + column.total_compressed_size))
+    return sorted(found)
+
+
+def _merged(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Spans, as one where little lies between them."""
+    found = list[tuple[int, int]]()
+    for start, stop in spans:
+        if found and start - found[-1][1] <= _BUFFER_BYTES:
+            found[-1] = (found[-1][0], max(stop, found[-1][1]))
+        else:
+            found.append((start, stop))
+    return found
+
+
+def _range_bytes(spans: Sequence[tuple[int, int]]) -> int:
+    """Bytes to fetch at a time of each of some columns that are read in turns."""
+    return min(_FETCH_BYTES, max(_BUFFER_BYTES, _GROUP_BYTES // len(spans)))
 
 
 def _group_row_groups(groups: Iterator[tuple[int, int]], size: int) -> Iterator[tuple[list[int], int]]:
@@ -244,10 +292,10 @@ def _group_row_groups(groups: Iterator[tuple[int, int]], size: int) -> Iterator[
 
 
 @contextmanager
-def _open_parquet(path: Path, metadata: Any = None) -> Iterator[Any]:
+def _open_parquet(path: FilePath, metadata: Any = None, content: ObjectBytes | None = None) -> Iterator[Any]:
     """The file for reading in small pieces; pyarrow's complaints become DataError with the name of the file.
 
-    metadata: what the end of the file says, where it has been read.
+    metadata: what the end of the file says, where it has been read. content: of an object, which is closed at the end.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -256,7 +304,10 @@ def _open_parquet(path: Path, metadata: Any = None) -> Iterator[Any]:
         # By default whole row groups are read ahead: 600 MB for 600 MB of rows where this takes 130.
         # pyarrow takes a text for UTF-8, which the name of a file need not be.
         with ExitStack() as opened:
-            stream = opened.enter_context(pa.OSFile(os.fsencode(path)))
+            if isinstance(path, ObjectPath):
+                stream = opened.enter_context(pa.PythonFile(content or ObjectBytes(path), mode="r"))
+            else:
+                stream = opened.enter_context(pa.OSFile(os.fsencode(path)))
             options = {"metadata": metadata, "pre_buffer": False, "buffer_size": _BUFFER_BYTES}
             yield opened.enter_context(pq.ParquetFile(stream, **options))
     except pa.ArrowMemoryError as error:  # the size that the header of a page gives
@@ -267,7 +318,7 @@ def _open_parquet(path: Path, metadata: Any = None) -> Iterator[Any]:
         raise DataError(f"{path}: not a whole Parquet file ({error}): fetch or write it again") from error
 
 
-def parquet_rows(path: Path) -> int:
+def parquet_rows(path: FilePath) -> int:
     """The rows of a file, by its end. Raises DataError."""
     with _open_parquet(path) as file:
         return int(file.metadata.num_rows)

@@ -11,13 +11,12 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress, islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from coremargin.data.sources.base import AscendingNumbers
-from coremargin.data.sources.paths import file_bytes
+from coremargin.data.sources.paths import FilePath, file_bytes
 from coremargin.data.sources.text import LONGEST_LINE, count_feeds, read_pieces
 from coremargin.data.tables.arrow_arrays import string_array, to_float64
 from coremargin.data.tables.dialect import (
@@ -155,7 +154,7 @@ class DelimitedTable(Table):
 
     def __init__(
         self,
-        path: Path,
+        path: FilePath,
         delimiter: str | None = None,
         header: bool | None = None,
         expected: Collection[str] = (),

@@ -11,12 +11,15 @@ import io
 import re
 from collections.abc import Collection, Iterator, Sequence
 from itertools import islice, pairwise
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from coremargin.data.labels import MISSING
 from coremargin.data.sources.column_choice import LABEL_NAMES
 from coremargin.data.sources.text import MOST_BLANK, is_number, read_pieces
 from coremargin.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from coremargin.data.sources.paths import FilePath
 
 _LABELS = frozenset(LABEL_NAMES) - {"y"}  # "y" may be the label itself: yes
 _MANY = 8  # columns; fewer whole numbers may count up by chance
@@ -98,7 +101,7 @@ SAMPLE_ROWS, _SAMPLE_BYTES = 1000, 2**18  # rows, and bytes, that show what a fi
 _SEPARATOR_LINE = re.compile(rb'"?sep=(.)"?[ \t]*\r?', re.IGNORECASE)  # Excel's
 
 
-def read_beginning(path: Path) -> bytes:
+def read_beginning(path: FilePath) -> bytes:
     """The first bytes of a file: some 256 KiB that hold more than blank lines, or all of a short one."""
     parts, size, filled = list[bytes](), 0, 0
     for piece in read_pieces(path, 2**16):
@@ -112,7 +115,7 @@ def read_beginning(path: Path) -> bytes:
     return b"".join(parts)
 
 
-def skip_separator_line(head: bytes, delimiter: str | None, path: Path) -> tuple[int, str | None]:
+def skip_separator_line(head: bytes, delimiter: str | None, path: FilePath) -> tuple[int, str | None]:
     """Where rows begin behind Excel's ``sep=;``, if that is there, and the delimiter: the given one, if any."""
     start = len(head) - len(head.lstrip(b"\r\n"))
     end = head.find(b"\n", start)

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+from coremargin.data.sources.object_path import ObjectPath
 from coremargin.data.tables.table import NO_HINTS, Hint, Table
 from coremargin.errors import DataError
 
 if TYPE_CHECKING:
+    from coremargin.data.sources.paths import FilePath
     from coremargin.data.tables.table import TableBatch
 
 
@@ -28,22 +30,22 @@ class Partition:
     above: Mapping[str, str | None]
 
 
-def read_partition(path: Path, base: Path) -> Partition:
-    """What the folders of a file say, those below ``base``, which is absolute, and those above it.
+def read_partition(path: FilePath, base: Sequence[str]) -> Partition:
+    """What the folders of a file say, those below the folder with these parts, and those above it.
 
     pyarrow decodes the names. Raises DataError: a column twice, without a name, or not UTF-8.
     """
-    folders, depth = absolute(path).parent.parts, len(base.parts)
+    folders, depth = folders_of(path), len(base)
     below, above = _folder_values(path, folders[depth:]), _folder_values(path, folders[:depth])
     return Partition(below, {name: value for name, value in above.items() if name not in below})
 
 
-def absolute(path: Path) -> Path:
-    """The path from the root, without . and .., whatever links there are."""
-    return Path(os.path.abspath(path))
+def folders_of(path: FilePath) -> tuple[str, ...]:
+    """The parts of a path above its name, from the root, without . and .., whatever links there are."""
+    return path.folders if isinstance(path, ObjectPath) else Path(os.path.abspath(path)).parent.parts
 
 
-def _folder_values(path: Path, folders: Sequence[str]) -> dict[str, str | None]:
+def _folder_values(path: FilePath, folders: Sequence[str]) -> dict[str, str | None]:
     found = [folder for folder in folders if "=" in folder]
     if not found:
         return {}

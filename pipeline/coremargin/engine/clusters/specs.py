@@ -70,7 +70,7 @@ LabelValue = Annotated[
     ),
 ]
 
-#: Keys where somebody may write a credential by mistake.
+#: Keys under which a credential may be written by mistake.
 _PRIVATE = ("environment", "env_from", "image_pull_secrets", "tls_secret", "service_account")
 #: Names of environment variables that hold credentials.
 _CREDENTIAL = re.compile(

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from coremargin.maths.active.cutting_planes import perceptron
 from coremargin.maths.active.ep import bayes_point
 from coremargin.maths.active.version_space import VersionSpace, chebyshev
-from coremargin.maths.active.walks import billiard, dikin_walk, hit_and_run
+from coremargin.maths.active.walks import analytic_centre, billiard, dikin_walk, hit_and_run
 
 if TYPE_CHECKING:
     from coremargin.maths.margin import Array
     from coremargin.maths.rows import Rows
 
-CentreName = Literal["chebyshev", "ep", "hit-and-run", "billiard", "dikin", "perceptron"]
+CentreName = Literal["chebyshev", "analytic", "ep", "hit-and-run", "billiard", "dikin", "perceptron"]
 #: A point (q,) of a version space; the seed is for centres that use random numbers.
 Centre: TypeAlias = "Callable[[VersionSpace, int], Array]"
 
@@ -26,6 +26,7 @@ UPDATES = 100_000
 
 CENTRES: Mapping[CentreName, Centre] = {
     "chebyshev": lambda space, seed: chebyshev(space)[0],
+    "analytic": lambda space, seed: analytic_centre(space, chebyshev(space)[0]),
     "ep": lambda space, seed: bayes_point(space),
     "hit-and-run": lambda space, seed: hit_and_run(space, seed).mean(axis=0),
     "billiard": billiard,

@@ -20,6 +20,7 @@ from coremargin.models.predictions.common import COLUMNS, whole_file
 if TYPE_CHECKING:
     import numpy as np
 
+    from coremargin.formats.location import Location
     from coremargin.models.predictions.common import Sink, Subject
 
 _HEADER = (",".join(COLUMNS) + "\n").encode()
@@ -27,7 +28,7 @@ _LONGEST_LINE = 16 << 20  # bytes of a first line that is looked at: labels may 
 
 
 @contextmanager
-def csv_file(path: Path, about: Subject, *, overwrite: bool) -> Iterator[Sink]:
+def csv_file(path: Path | Location, about: Subject, *, overwrite: bool) -> Iterator[Sink]:
     """A file that appears whole. Raises UsageError (something is there), OutputError."""
     middles = [f",{_quoted(label)},{code}," for code, label in enumerate(about.model.labels)]
     with whole_file(path, lambda file: file.readline(len(_HEADER)) == _HEADER, overwrite=overwrite) as file:
@@ -36,7 +37,7 @@ def csv_file(path: Path, about: Subject, *, overwrite: bool) -> Iterator[Sink]:
 
 
 @contextmanager
-def jsonl_file(path: Path, about: Subject, *, overwrite: bool) -> Iterator[Sink]:
+def jsonl_file(path: Path | Location, about: Subject, *, overwrite: bool) -> Iterator[Sink]:
     """A file that appears whole. Raises UsageError (something is there), OutputError."""
     middles = [
         f', "label": {json.dumps(label)}, "code": {code}, "decision": ' for code, label in enumerate(about.model.labels)

@@ -14,11 +14,12 @@ from coremargin.models.decision import label_array
 from coremargin.models.predictions.common import COLUMNS, FORMAT, whole_file
 
 if TYPE_CHECKING:
+    from coremargin.formats.location import Location
     from coremargin.models.predictions.common import Sink, Subject
 
 
 @contextmanager
-def parquet(path: Path, about: Subject, *, overwrite: bool) -> Iterator[Sink]:
+def parquet(path: Path | Location, about: Subject, *, overwrite: bool) -> Iterator[Sink]:
     """A file that appears whole. Raises UsageError (something is there), OutputError."""
     import pyarrow as pa
     import pyarrow.parquet as pq

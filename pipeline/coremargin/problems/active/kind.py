@@ -67,7 +67,7 @@ class ActiveKind(Kind[ActiveJob, "ActiveMargin", "Model"]):
         """The rows from which questions are chosen."""
         return "rows", f"{outcome.run['working_set_rows']:,} rows, from which questions are chosen"
 
-    def describe(self, path: Path, model: Model, made: Sequence[tuple[str, str]]) -> list[str]:
+    def describe(self, path: str | Path, model: Model, made: Sequence[tuple[str, str]]) -> list[str]:
         """Classes, margin, evidence."""
         return messages.describe_model(path, model, [*made, *_check(path)], _claims(model))
 
@@ -89,14 +89,15 @@ def _claims(model: Any) -> list[tuple[str, str]]:
     ]
 
 
-def _check(path: Path) -> list[tuple[str, str]]:
+def _check(path: str | Path) -> list[tuple[str, str]]:
     """The command that checks a model which lies in its campaign, with the log of answers."""
     from coremargin.formats.campaign import FILE, LARGEST, read_campaign
     from coremargin.formats.plain_file import read_plain
 
     with suppress(OSError, DataError):  # a model by itself, or nothing that says where the rows are
-        facts = read_campaign(read_plain(path.parent / FILE, LARGEST), str(path.parent / FILE))
-        return [("check", f"coremargin verify {path.parent} {facts.store}")]
+        folder = Path(path).parent
+        facts = read_campaign(read_plain(folder / FILE, LARGEST), str(folder / FILE))
+        return [("check", f"coremargin verify {folder} {facts.store}")]
     return []
 
 

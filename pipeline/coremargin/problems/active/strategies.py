@@ -161,6 +161,7 @@ METHODS: Mapping[Name, Method] = {
     "slab": Slab(),
     "random": Random(),
     "chebyshev": Centred("chebyshev"),
+    "analytic": Centred("analytic"),
     "ep": Centred("ep"),
     "hit-and-run": Centred("hit-and-run"),
     "billiard": Centred("billiard"),

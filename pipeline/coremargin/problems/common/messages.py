@@ -49,7 +49,7 @@ def describe_store(model: AnyModel) -> Pairs:
     return [("store", model.store_digest), ("SHA-256", kind)]
 
 
-def describe_model(path: Path, model: SingleModel, made: Sequence[tuple[str, str]], claims: Pairs) -> list[str]:
+def describe_model(path: str | Path, model: SingleModel, made: Sequence[tuple[str, str]], claims: Pairs) -> list[str]:
     """Lines about a model; claims: about its proof; made: when, and what it cost."""
     intercept = "" if model.parameters.get("intercept", True) else ", through the origin"
     scaling: Pairs = []
@@ -235,3 +235,18 @@ def describe_relative_margin(parameters: Mapping[str, Any], rows: str) -> Pairs:
 
 
 MARGIN, VALUE, RELATIVE_VALUE = MarginClaims(), ValueClaims(), RelativeValueClaims()
+
+
+def describe_strategy(strategy: str, run: Mapping[str, Any]) -> list[str]:
+    """The margin of a strategy's own hyperplane, its passes and updates, and the theorem's bound on these."""
+    found = run.get("own")
+    if found is None:
+        return []
+    own = "its own hyperplane is not proven to separate the classes"
+    if found["lower"] is not None and found["lower"] > 0:
+        own = f"the margin of its own hyperplane is at least {found['lower']:.6g}"
+    if "passes" not in found:
+        return [f"{strategy}: {own}."]
+    most = found["updates_at_most"]
+    theorem = "" if most is None else f", by its theorem at most {most:,.0f} for the margin that is proven"
+    return [f"{strategy}: {found['updates']:,} updates in {found['passes']:,} passes{theorem};", f"{own}."]

@@ -78,7 +78,7 @@ class OneModel(Kind[J, P, M]):
         """The rows that the certificate is about, for people."""
         return messages.describe_rows(model)
 
-    def describe(self, path: Path, model: M, made: Sequence[tuple[str, str]]) -> list[str]:
+    def describe(self, path: str | Path, model: M, made: Sequence[tuple[str, str]]) -> list[str]:
         """Classes, and the margin or the value."""
         return messages.describe_model(path, model, made, self.claims(model).describe(model, self.rows_meant(model)))
 

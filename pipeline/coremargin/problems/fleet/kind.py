@@ -48,7 +48,7 @@ class AnyFleet(Kind[J, P, "FleetModel"]):
         done = f"{record['members_certified']:,} of {record['members']:,} certified"
         return f"{done}; lowest: {record['worst']}, {bounds}"
 
-    def describe(self, path: Path, model: FleetModel, made: Sequence[tuple[str, str]]) -> list[str]:
+    def describe(self, path: str | Path, model: FleetModel, made: Sequence[tuple[str, str]]) -> list[str]:
         """The claims of the members, and their accuracies."""
         from coremargin.problems.fleet.outcome import describe_models
 

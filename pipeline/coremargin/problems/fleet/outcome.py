@@ -235,7 +235,7 @@ def _describe_choice(fleet: FleetModel) -> list[str]:
     return ["", fleet.choice] if fleet.choice else []
 
 
-def describe_models(path: Path, fleet: FleetModel, made: Sequence[tuple[str, str]]) -> list[str]:
+def describe_models(path: str | Path, fleet: FleetModel, made: Sequence[tuple[str, str]]) -> list[str]:
     """The fleet, the claims of its members, and their accuracies."""
     record = fleet.record
     pairs = [

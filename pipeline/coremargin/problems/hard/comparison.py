@@ -96,7 +96,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Lesson:
-    """Runs on small rows that are made, for the numbers on the horizontal axis of a picture.
+    """Runs on small synthetic rows, for the numbers on the horizontal axis of a picture.
 
     values: dimensions, or factors of an axis. updates: by strategy, one for each value; rows that ``fast`` used stand
     under "fast". at_least: what a theorem demands of the raw perceptron, for each value; empty: nothing.
@@ -120,7 +120,9 @@ def render(found: Comparison, exponential: Lesson, rescaled: Lesson, command: st
         if run.points and found.upper
     ]
     fast = next((run for run in ran if run.strategy == "fast"), None)
-    fewer = [run for run in ran if fast and run.bytes_read < fast.bytes_read]
+    others = [run for run in ran if fast and run is not fast and run.lower is not None and run.lower > 0]
+    fewer = [run for run in others if fast and run.bytes_read < fast.bytes_read]
+    same = [run for run in others if fast and run.bytes_read == fast.bytes_read]
     view: dict[str, Any] = {
         "found": found,
         "runs": found.runs,
@@ -128,6 +130,8 @@ def render(found: Comparison, exponential: Lesson, rescaled: Lesson, command: st
         "cards": cards,
         "fast": fast,
         "fewer": fewer,
+        "same": same,
+        "more": len(others) > len(fewer) + len(same),
         "precision": numbers.precision_for(found.lower, found.upper),
         "share": partial(share, found),
         "not_separable": any(run.status == "not_separable" for run in ran),

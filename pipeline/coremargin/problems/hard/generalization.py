@@ -47,7 +47,7 @@ class Generalization:
     reason in ``no_compression``. dimension: min(ceil(R^2 / rho^2), d) + 1; guaranteed_risk: Vapnik's with it;
     all_hyperplanes: the VC dimension of all of them, which does not depend on R and rho; guaranteed_risk_all and simple
     (Awasthi's Theorem 1): with that. These three are None where the features depend on the rows, by a map.
-    coreset_bound: rows that Lemma 3.1 allows the coreset of ``coreset_rows`` rows.
+    coreset_bound: rows that Lemma 3.1 allows the coreset of ``coreset_rows`` rows; coreset_sharp: by its proof.
     """
 
     confidence: float
@@ -65,6 +65,7 @@ class Generalization:
     simple: float | None
     coreset_rows: int
     coreset_bound: float
+    coreset_sharp: float
 
 
 @dataclass(frozen=True)
@@ -213,6 +214,7 @@ def _bounds_of(source: Source, found: Result, epsilon: float, known: Evidence, *
         simple=None if mapped else bounds.simple_vc_bound(rows, every, delta),
         coreset_rows=len(found.proof),
         coreset_bound=bounds.coreset_rows(radius, margin, epsilon),
+        coreset_sharp=bounds.sharp_coreset_rows(radius, margin, epsilon),
     )
 
 
@@ -254,6 +256,37 @@ def describe(found: Generalization) -> list[tuple[str, str]]:
     return _paired(lines)
 
 
+def describe_briefly(found: Generalization) -> list[tuple[str, str]]:
+    """For ``coremargin train``: the sharpest bound, if it says more than guessing, and the published coreset size."""
+    lines = []
+    if found.compression is not None and found.compression < vacuous_from(2):
+        why = f"{found.deciding_rows:,} of {found.rows:,} rows determine the hyperplane"
+        error = f"{_error(found.compression)} of new rows with confidence {found.confidence:.0%}, as {why}"
+        lines.append(("error", f"{error}, if all are drawn independently"))
+    return [*lines, ("bound", _describe_coreset(found))]
+
+
+def coreset_bounds_before(source: Source, epsilon: float, *, intercept: bool) -> dict[str, float] | None:
+    """What Lemma 3.1 allows before the margin is known: R, and its bounds on the coreset times the margin squared.
+
+    None if epsilon is 0, or the rows have no finite radius above 0.
+    """
+    radius = enclosing_radius(source, origin=not intercept)
+    if not (epsilon > 0 and 0 < radius < np.inf):
+        return None
+    return {
+        "radius": radius,
+        "coreset_bound": bounds.coreset_rows(radius, 1.0, epsilon),
+        "coreset_sharp": bounds.sharp_coreset_rows(radius, 1.0, epsilon),
+    }
+
+
+def describe_before(found: Mapping[str, float]) -> tuple[str, str]:
+    """The same as a line of ``coremargin plan``."""
+    sharp, printed = f"{found['coreset_sharp']:,.3g} / margin^2", f"{found['coreset_bound']:,.3g} / margin^2"
+    return "coreset", f"at most {sharp} rows by the proof of Lemma 3.1, which allows {printed}; R {found['radius']:.3g}"
+
+
 def describe_fleet(found: FleetGeneralization) -> list[tuple[str, str]]:
     """The bounds of models trained together as lines of ``coremargin show``: of all at once, then of each."""
     models = len(found.models)
@@ -292,7 +325,8 @@ def _describe_risk(found: Generalization) -> str:
 
 
 def _describe_coreset(found: Generalization) -> str:
-    return f"coreset of {found.coreset_rows:,} rows; Lemma 3.1 allows {found.coreset_bound:,.3g}"
+    sharp = f"{found.coreset_sharp:,.3g} by the recursion of its proof"
+    return f"coreset of {found.coreset_rows:,} rows; Lemma 3.1 allows {found.coreset_bound:,.3g}, {sharp}"
 
 
 def _error(share: float, classes: int = 2) -> str:

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -40,6 +40,7 @@ from coremargin.maths.hard_margin import hulls_meet, solve_hard_margin
 from coremargin.maths.margin import Array, best_offset, is_certified, lower_bound, smallest_projections
 from coremargin.maths.rows import Rows, as_float64, products, take, vector
 from coremargin.maths.stopping import may_stop
+from coremargin.problems.common.balls import enclosing_radius
 from coremargin.problems.common.classes import check_scale, class_weights, signs_of
 from coremargin.problems.common.driver_rows import WorkingSet, isin_ids
 from coremargin.problems.common.map_rounding import widen_margin_bounds
@@ -64,6 +65,8 @@ from coremargin.problems.hard.strategies.iterative import (
     Iterative,
     IterativeProbe,
     IterativeSummary,
+    Proven,
+    RowBlock,
     RowSearch,
     Task,
     Walk,
@@ -213,7 +216,11 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Iter
             state = replace(state, working_set=working_set, sketch=working_set, new_rows=len(working_set))
             state = replace(state, sample_bytes=found.nbytes(self.source))
         if isinstance(self.rule, Iterative):
-            task = Task(self.source, self.epsilon, self.intercept, self.working_set_bytes, state.working_set)
+            longest = float(self.source.scalars().max_norm.max())
+            first = self._as_block(state.working_set)
+            task = Task(
+                first, self.source.features, longest, self.epsilon, self.intercept, memory=self.working_set_bytes
+            )
             progress = self._first_pass(self.rule.begin(task))
             return self._next_pass(state, progress) if found is not None else replace(state, progress=progress)
         return self._solve(state, state.working_set)
@@ -540,6 +547,9 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Iter
         nothing = MarginSummary.nothing(1, source.features, source.dtype, BINS, sparse=source.sparse)
         return Progress(passes=0, chunk=0, carried=carried, updates_before=0, proves=False, margins=nothing)
 
+    def _as_block(self, rows: WorkingSet) -> RowBlock:
+        return RowBlock(rows.rows, rows.signs, rows.ids, self.source.name)
+
     def _pass_probe(self, state: HardMarginState, progress: Progress) -> IterativeProbe:
         """A probe for the strategy and, after the first pass, for its hyperplane and the exact solution."""
         rule = cast("Walk | RowSearch", self.rule)
@@ -556,7 +566,7 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Iter
         stuck: Status | None = None
         if isinstance(rule, RowSearch) and len(sent):
             if new_rows or rule.repeats:
-                carried = rule.step(carried, sent, grown)
+                carried = rule.step(carried, sent, self._as_block(grown))
             else:  # without room, or because the step with this row left it where it was, to within float64
                 stuck = "full" if len(sent) > room else "stalled"
         margins = progress.margins.merge(replace(summary.margins, sent=progress.margins.sent))
@@ -672,7 +682,13 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Iter
         """The proven margin of a strategy's own last hyperplane; passes, updates and the theorem's bound on these."""
         found: dict[str, Any] = {"lower": state.lower_now if np.isfinite(state.lower_now) else None}
         if state.progress is not None:
-            most = cast("Iterative", self.rule).most_updates(self.source, state, intercept=self.intercept)
+            most = None
+            if state.best is not None and state.lower > 0:
+                longest = float(self.source.scalars().max_norm.max())
+                radius = partial(enclosing_radius, self.source, origin=not self.intercept)
+                proven = Proven(state.lower, state.best.b, longest, radius)
+                rule, carried = cast("Iterative", self.rule), state.progress.carried
+                most = rule.most_updates(proven, carried, intercept=self.intercept)
             passes, updates = state.progress.passes, state.progress.updates
             found |= {"passes": passes, "updates": updates, "updates_at_most": most}
         return found

@@ -123,6 +123,36 @@ class HardMarginKind(TwoClassKind[HardMarginJob, "HardMargin"]):
         found = read_generalization(run)
         return [] if found is None else describe(found)
 
+    def describe_published(self, outcome: Outcome) -> list[tuple[str, str]]:
+        """The bound on the error on new rows, and Lemma 3.1's on the coreset."""
+        from coremargin.problems.hard.generalization import describe_briefly, read_generalization
+
+        found = read_generalization(outcome.run)
+        return [] if found is None else describe_briefly(found)
+
+    def bounds_before(self, job: HardMarginJob, problem: HardMargin) -> dict[str, float] | None:
+        """Lemma 3.1's, which depends on the margin."""
+        from coremargin.problems.hard.generalization import coreset_bounds_before
+
+        return coreset_bounds_before(problem.source, problem.epsilon, intercept=problem.intercept)
+
+    def describe_before(self, found: Mapping[str, float]) -> list[tuple[str, str]]:
+        """The same as a line."""
+        from coremargin.problems.hard.generalization import describe_before
+
+        return [describe_before(found)]
+
+    def summary(self, model: Model, run: Mapping[str, Any]) -> dict[str, Any]:
+        """Adds the bound on the error on new rows, and Lemma 3.1's on the coreset; None: not known."""
+        from coremargin.problems.hard.generalization import read_generalization
+
+        found = read_generalization(run)
+        return super().summary(model, run) | {
+            "error_bound": None if found is None else found.compression,
+            "coreset_bound": None if found is None else found.coreset_bound,
+            "coreset_sharp": None if found is None else found.coreset_sharp,
+        }
+
     def describe_reading(self, job: HardMarginJob) -> str:
         """The strategy's reads of the store."""
         from coremargin.problems.hard.strategies.table import STRATEGIES
@@ -131,18 +161,7 @@ class HardMarginKind(TwoClassKind[HardMarginJob, "HardMargin"]):
 
     def verdict(self, outcome: Outcome, job: HardMarginJob) -> list[str]:
         """Adds the margin of a strategy's own hyperplane, its passes and updates, and the theorem's bound on these."""
-        found = outcome.run.get("own")
-        if found is None:
-            return super().verdict(outcome, job)
-        own = "its own hyperplane is not proven to separate the classes"
-        if found["lower"] is not None and found["lower"] > 0:
-            own = f"the margin of its own hyperplane is at least {found['lower']:.6g}"
-        if "passes" not in found:
-            return [*super().verdict(outcome, job), f"{job.strategy}: {own}."]
-        most = found["updates_at_most"]
-        theorem = "" if most is None else f", by its theorem at most {most:,.0f} for the margin that is proven"
-        counts = f"{found['updates']:,} updates in {found['passes']:,} passes{theorem}"
-        return [*super().verdict(outcome, job), f"{job.strategy}: {counts};", f"{own}."]
+        return [*super().verdict(outcome, job), *messages.describe_strategy(job.strategy, outcome.run)]
 
     def driver_memory(self, outcome: Outcome) -> tuple[str, str]:
         """The working set; advice if it was full and chunks were read again."""

@@ -129,6 +129,10 @@ class HardOrSoftKind(Kind[HardOrSoftJob, "HardOrSoft | Fleet", "AnyModel"]):
         """As for the kind of the model."""
         return _KINDS[outcome.model.kind].driver_memory(outcome)
 
+    def describe_published(self, outcome: Outcome) -> list[tuple[str, str]]:
+        """As for the kind of the model."""
+        return _KINDS[outcome.model.kind].describe_published(outcome)
+
     def next_steps(self, outcome: Outcome, job: HardOrSoftJob) -> list[str]:
         """As for the kind of the model; the loss alone, if float64 decides neither for nor against a hard margin."""
         kind, model = _KINDS[outcome.model.kind], cast("Model", outcome.model)
@@ -146,7 +150,7 @@ class HardOrSoftKind(Kind[HardOrSoftJob, "HardOrSoft | Fleet", "AnyModel"]):
         """As for several models, if there are several."""
         return FLEET.describe_bounds(bounds, record) if "members" in record else bounds
 
-    def describe(self, path: Path, model: AnyModel, made: Sequence[tuple[str, str]]) -> list[str]:
+    def describe(self, path: str | Path, model: AnyModel, made: Sequence[tuple[str, str]]) -> list[str]:
         """As for the kind of the model."""
         return _KINDS[model.kind].describe(path, model, made)
 

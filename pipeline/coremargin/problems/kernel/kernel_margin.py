@@ -16,7 +16,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,7 @@ from coremargin.problems.common.classes import (
     class_codes,
     class_index,
     class_weights,
+    count_weighted_rows,
     held_out_views,
 )
 from coremargin.problems.common.driver_rows import ClassRows, read_labelled_rows
@@ -69,8 +70,8 @@ if TYPE_CHECKING:
     from coremargin.problems.kernel.spec import KernelOptions, KernelSpec
 
 Array = NDArray[np.float64]
-Status = Literal["running", "certified", "stalled", "full", "inseparable"]
-STATUSES: tuple[Status, ...] = ("running", "certified", "stalled", "full", "inseparable")
+Status = Literal["running", "certified", "stalled", "full", "inseparable", "converged"]
+STATUSES: tuple[Status, ...] = get_args(Status)
 
 #: Why a job ended without a proof.
 REASONS = STOPPED | {
@@ -159,6 +160,9 @@ class Machine:
         """Inverse of ``to_arrays``."""
         return cls(**{field: arrays[f"{name}_{field}"] for field in _FIELDS})
 
+
+#: A dual weight within this share of its limit is at the limit.
+AT_LIMIT = 1e-9
 
 _FIELDS = ("duals", "offsets", "lower", "upper", "scales")
 
@@ -665,6 +669,25 @@ class KernelMargin(BaseProblem[KernelState, KernelSummary]):
             final=np.array_equal(machine.duals, newest.duals),
         )
 
+    def kkt_classes(self, state: KernelState, number: int = 0) -> NDArray[np.int64] | None:
+        """Rows (k, 3) of each column of a setting: non-critical, on the margin, and violators, by their dual weights.
+
+        With the hinge these are 0, between 0 and C, and C; with the squared hinge every row with a weight is a
+        violator, without a loss it is on the margin. None with a relative margin, where rows may be at the bound too.
+        """
+        if math.isfinite(self.bound):
+            return None
+        mine, own = self.columns.of_setting(number), state.working_set
+        best, newest = state.best.select_columns(mine), state.newest.select_columns(mine)
+        duals = (best if np.isfinite(best.upper).all() else newest).duals
+        signs = self.columns.signs(own.classes, own.ids)
+        limits = self.columns.costs(signs, own.shares)[:, mine] * (1.0 - AT_LIMIT)
+        weighted = duals > 0
+        violating = weighted & ((duals >= limits) if self.loss == "hinge" else self.loss is not None)
+        rows = int(count_weighted_rows(self.source).sum())
+        counts = [weighted.sum(axis=0), violating.sum(axis=0)]
+        return np.column_stack([rows - counts[0], counts[0] - counts[1], counts[1]]).astype(np.int64)
+
     def round_of(self, state: KernelState) -> Round:
         """Progress of a state. Of several models, the bounds are those of the one with the lowest ratio."""
         best, newest, more = state.best, state.newest, dict[str, Any]()
@@ -699,6 +722,10 @@ class KernelMargin(BaseProblem[KernelState, KernelSummary]):
                 queries, min(queries, stages), stages, going_on=queries < stages and state.status == "running"
             ),
         )
+
+    def describe_strategy(self, state: KernelState) -> dict[str, Any]:
+        """What ``run.json`` states about the own hyperplane of a published strategy: nothing."""
+        return {}
 
     def expected_rows(self, state: KernelState) -> int:
         """About how many rows will carry the machine.

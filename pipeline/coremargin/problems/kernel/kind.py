@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -121,6 +122,17 @@ class KernelKind(WorkingSetMessages, OneModel[KernelJob, "KernelMargin", "Kernel
         """Jobs with a kernel."""
         return "kernel" in options
 
+    def problem(self, job: KernelJob, source: Source) -> KernelMargin:
+        """The problem on these rows, by the strategy of the job."""
+        from coremargin.problems.kernel.published import PublishedKernelMargin
+
+        found = super().problem(job, source)
+        if job.strategy == "fast":
+            return found
+        return PublishedKernelMargin(
+            **{one.name: getattr(found, one.name) for one in fields(found)}, strategy=job.strategy
+        )
+
     def model(self, job: KernelJob, problem: KernelMargin, state: KernelState) -> KernelModel:
         """The model of a state."""
         from coremargin.problems.kernel.outcome import kernel_model
@@ -137,17 +149,35 @@ class KernelKind(WorkingSetMessages, OneModel[KernelJob, "KernelMargin", "Kernel
     def facts(self, problem: KernelMargin, state: KernelState) -> dict[str, Any]:
         """Why the run ended, the working set, and the confusion matrix of the last scan."""
         (found,) = problem.results(state)
+        kkt = problem.kkt_classes(state)
         return {
             "reason": found.reason,
             "confusion": found.confusion.tolist(),
             "confusion_of": "final" if found.final else "last scan",
             "margins": {"rows_below_upper": state.rows_below},
+            **({} if kkt is None else {"kkt": kkt.tolist()}),
             **self.describe_working_set(problem, state),
+            **problem.describe_strategy(state),
         }
 
+    def describe_run(self, run: Mapping[str, Any]) -> list[tuple[str, str]]:
+        """The KKT classes of the rows, of one column."""
+        kkt = run.get("kkt")
+        if not isinstance(kkt, list) or len(kkt) != 1:
+            return []
+        other, on, violators = kkt[0]
+        return [("KKT", f"{other:,} rows non-critical, {on:,} on the margin, {violators:,} violators")]
+
     def verdict(self, outcome: Outcome, job: KernelJob) -> list[str]:
-        """The claim, and what it assumes."""
-        return [*super().verdict(outcome, job), *self.describe_assumption(job)]
+        """The claim, what it assumes, and what is proven of a strategy's own hyperplane."""
+        own = messages.describe_strategy(job.strategy, outcome.run)
+        return [*super().verdict(outcome, job), *self.describe_assumption(job), *own]
+
+    def describe_reading(self, job: KernelJob) -> str:
+        """The strategy's reads of the store."""
+        from coremargin.problems.hard.strategies.table import STRATEGIES
+
+        return STRATEGIES[job.strategy].reading if job.strategy != "fast" else super().describe_reading(job)
 
     def driver_memory(self, outcome: Outcome) -> tuple[str, str]:
         """The kernel matrix."""
@@ -155,7 +185,7 @@ class KernelKind(WorkingSetMessages, OneModel[KernelJob, "KernelMargin", "Kernel
         carriers = model.certificate.coreset_rows
         return "working set", f"the kernel matrix of {rows:,} rows; {carriers:,} of them carry the functions"
 
-    def describe(self, path: Path, model: KernelModel, made: Sequence[tuple[str, str]]) -> list[str]:
+    def describe(self, path: str | Path, model: KernelModel, made: Sequence[tuple[str, str]]) -> list[str]:
         """The kernel, the classes, and the margin or the value."""
         from coremargin.models.user_kernel import terms_of
 

@@ -70,6 +70,21 @@ class KernelSummary:
             undecided=np.zeros(len(columns.settings), np.int64),
         )
 
+    def of_setting(self, number: int) -> KernelSummary:
+        """That of one of several settings of two classes, without candidates."""
+        k = slice(number, number + 1)
+        return replace(
+            self,
+            losses=self.losses[:, k],
+            smallest=self.smallest[k],
+            widest=self.widest[k],
+            below=self.below[k],
+            sent=self.sent.take(np.arange(0)),
+            scores=np.zeros(0),
+            confusion=self.confusion[k],
+            undecided=self.undecided[k],
+        )
+
     def merge(self, later: KernelSummary) -> KernelSummary:
         """The summary of these blocks and later ones."""
         return KernelSummary(
@@ -103,7 +118,8 @@ class KernelProbe:
     scales (s,): of the functions whose losses are summed, the first of them 1. class_of: label code -> class. worth
     (k,): the weight of a column's losses in the scores of candidates, 0 for columns that are done; excess_worth (k,):
     that of the share by which a row exceeds the bound of a relative margin. keep: the most candidates of a chunk.
-    known: sorted ids of the working set.
+    known: sorted ids of the working set. level, first_only: of a hard margin, the margin below which a row is a
+    candidate, and whether the first such row is the only one.
     """
 
     expansions: Expansions
@@ -117,6 +133,8 @@ class KernelProbe:
     dtype: str
     sparse: bool
     chunk_rows: int
+    level: float = 1.0
+    first_only: bool = False
 
     def narrow(self, block: Block) -> KernelProbe:
         """The same query with only the ids of the working set that lie in this block."""
@@ -139,11 +157,16 @@ class KernelProbe:
             _ = self.expansions.points
         for chunk in block.chunks:
             data = read_labelled_rows(source, chunk, self.class_of)
-            step = max(TILE_ROWS, VALUES // len(self.columns) // TILE_ROWS * TILE_ROWS)
-            for first in range(0, len(data), step):
-                part = data if len(data) <= step else data.take(np.arange(first, min(first + step, len(data))))
-                with faults_named(self.expansions.kernels[0], source.name, part.ids, chunk):
-                    summary = summary.merge(self._summarise(part, -(-self.keep * len(part) // len(data))))
+            summary = self.with_chunk(summary, data, source.name, chunk)
+        return summary
+
+    def with_chunk(self, summary: KernelSummary, data: ClassRows, name: str, chunk: int) -> KernelSummary:
+        """A summary with the labelled rows of one chunk more. Raises UsageError for faults of a user-defined kernel."""
+        step = max(TILE_ROWS, VALUES // len(self.columns) // TILE_ROWS * TILE_ROWS)
+        for first in range(0, len(data), step):
+            part = data if len(data) <= step else data.take(np.arange(first, min(first + step, len(data))))
+            with faults_named(self.expansions.kernels[0], name, part.ids, chunk):
+                summary = summary.merge(self._summarise(part, -(-self.keep * len(part) // len(data))))
         return summary
 
     def _summarise(self, data: ClassRows, keep: int) -> KernelSummary:
@@ -156,14 +179,18 @@ class KernelProbe:
         slack, costs = (1.0 - margins) + errors, columns.costs(signs, data.shares)
         lost, widest = weighted_losses(columns.loss, costs, slack), np.where(signs == 0, 0.0, np.abs(values))
         with np.errstate(over="ignore", invalid="ignore"):
-            scores = (np.maximum(slack - errors, 0.0) if columns.loss is None else lost) @ self.worth
+            short = np.maximum(slack - errors - (1.0 - self.level), 0.0)
+            scores = (short if columns.loss is None else lost) @ self.worth
             if np.isfinite(columns.bound):
                 scores += np.maximum(widest / columns.bound - 1.0, 0.0) @ self.excess_worth
             scores[np.isnan(scores)] = np.inf  # a loss that overflows, in a column that is done
         scaled = [weighted_losses(columns.loss, costs, (1.0 - scale * margins) + errors) for scale in self.scales[1:]]
         new = np.isin(data.ids, self.known, invert=True)
         broken = np.flatnonzero(new & (scores > 0))
-        mine = broken[select_candidates(scores[broken], data.ids[broken], data.classes[broken], keep)]
+        if self.first_only:
+            mine = broken[:1]
+        else:
+            mine = broken[select_candidates(scores[broken], data.ids[broken], data.classes[broken], keep)]
         confusion, undecided = [], []
         for number, rows in enumerate(columns.evaluated_rows(data.ids)):
             own = values[rows, columns.of_setting(number)]

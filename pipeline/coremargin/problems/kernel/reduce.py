@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.blas import one_blas_thread
 from coremargin.data.difference import earlier
 from coremargin.data.folder import check_target
 from coremargin.data.locked import Locked
@@ -23,7 +24,7 @@ from coremargin.engine.calls import map_blocks
 from coremargin.engine.clusters.specs import local_cluster
 from coremargin.errors import UsageError
 from coremargin.formats.local_path import local_path
-from coremargin.maths.blas import one_blas_thread
+from coremargin.formats.location import is_remote
 from coremargin.maths.kernel.callables import CallableKernel
 from coremargin.maths.kernel.expansion import Expansion
 from coremargin.maths.kernel.machine import weighted_losses
@@ -114,7 +115,7 @@ def reduce(  # noqa: PLR0913 - one option for each decision, all but four with a
     path, cluster = Path(os.path.abspath(local_path(out))), local_cluster(cluster)
     whole = _reducible_model(opened_model(model, C, gamma, kernel), rows)
     check_outside(path)
-    if isinstance(model, str | os.PathLike) and local_path(model).resolve() == path.resolve():
+    if isinstance(model, str | os.PathLike) and not is_remote(model) and local_path(model).resolve() == path.resolve():
         raise UsageError(f"{path}: expected another folder than that of the model to reduce, which would be lost")
     opened = store if isinstance(store, Store) else Store.open(store)
     began, started = time.perf_counter(), datetime.now(UTC).isoformat(timespec="seconds")

@@ -89,7 +89,9 @@ def render(model: Json, run: Json, records: Sequence[Json], *, name: str = "MODE
         "terms": terms_of(view["parameters"]),
         "commands": with_function(view["commands"], view["parameters"]),
         "working_set": run.get("working_set") or {},
+        "own": run.get("own"),
         "several": len(view["classes"]) > 2,
+        "kkt": _kkt(run, model),
         "reduced": reduced,
         "bound": view["parameters"].get("relative_margin"),
         "distance": precision_for(None, reduced.get("distance")).up(reduced.get("distance")),
@@ -97,6 +99,15 @@ def render(model: Json, run: Json, records: Sequence[Json], *, name: str = "MODE
     words = [label_text(label) for label in model["classes"]]
     view["field"] = None if field is None else charts.drawings(charts.FULL, partial(picture, field, words))
     return page.template("problems/kernel/report.html.j2").render(view)
+
+
+def _kkt(run: Json, model: Json) -> list[Json]:
+    """The KKT classes of each column, with its label; empty for a reduced model, whose duals are others."""
+    known = run.get("kkt")
+    if not isinstance(known, list) or model.get("reduced"):
+        return []
+    labels = model["classes"] if len(known) > 1 else model["classes"][1:]
+    return [{"label": label_text(label), "counts": counts} for label, counts in zip(labels, known, strict=False)]
 
 
 def _columns(precision: Precision) -> tuple[Column, ...]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import Meta
 
-from coremargin.formats.choices import Loss
+from coremargin.formats.choices import KernelStrategy, Loss
 from coremargin.formats.function import CALLABLE, LEAST_ERROR, MOST_ERROR
 from coremargin.formats.limits import GAMMAS, MOST_DEGREE
 from coremargin.problems.fleet.spec import Folds, FoldSeed, check_folds
@@ -195,7 +195,11 @@ class KernelSpec(KernelOptions, frozen=True, kw_only=True):
 
 
 class KernelJob(KernelSpec, frozen=True, kw_only=True):
-    """One model with a kernel."""
+    """One model with a kernel.
+
+    strategy: of a hard margin between two classes, a published algorithm by its name; all of them end with the same
+    kind of certificate.
+    """
 
     gamma: Annotated[Literal["scale"] | float, GAMMA] = "scale"
     C: Annotated[
@@ -203,9 +207,35 @@ class KernelJob(KernelSpec, frozen=True, kw_only=True):
         Meta(description=f"Weight of the loss, {COST} unless given.", extra={"text": numbers_of}),
     ] = None
 
+    strategy: Annotated[
+        KernelStrategy,
+        Meta(
+            description="Of a hard margin: a published algorithm, which ends with the same certificate; `coremargin "
+            "compare --help` lists them.  [default: fast]",
+            extra={"metavar": "NAME"},
+        ),
+    ] = "fast"
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for options out of range, and for what a strategy cannot do."""
+        super().__post_init__()
+        if self.strategy == "fast":
+            return
+        for name in ("loss", "classes"):
+            if getattr(self, name) is not None:
+                raise ValueError(
+                    f"strategy: {self.strategy!r} is for hard margins between two classes, found {name} "
+                    f"{getattr(self, name)!r}; leave it out, or take strategy 'fast'"
+                )
+        if self.kernel_name == CALLABLE:
+            raise ValueError(
+                f"strategy: {self.strategy!r} needs a bound on k(x, x), which a function does not state; take "
+                "strategy 'fast', or one of the kernels linear, poly, rbf"
+            )
+
     def parameters(self) -> dict[str, Any]:
         """The parameters in the model's record."""
-        return self.parameters_of(self.costs[0], self.gamma)
+        return self.parameters_of(self.costs[0], self.gamma) | {"strategy": self.strategy}
 
 
 class KernelFleetJob(KernelSpec, frozen=True, kw_only=True):

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.blas import one_blas_thread
 from coremargin.engine.memory_need import MemoryNeed
-from coremargin.maths.blas import one_blas_thread
 from coremargin.maths.kernel.gram import Gram
 from coremargin.problems.common.driver_rows import thin_by_class
 from coremargin.problems.common.sizes import float64_row_bytes

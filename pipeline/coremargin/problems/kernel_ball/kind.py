@@ -131,7 +131,7 @@ class KernelBallKind(OneClassKind[KernelBallJob, "KernelBall", "KernelBallModel"
         carriers = model.certificate.coreset_rows
         return "working set", f"the kernel matrix of {rows:,} rows; {carriers:,} of them carry the ball"
 
-    def describe(self, path: Path, model: KernelBallModel, made: Sequence[tuple[str, str]]) -> list[str]:
+    def describe(self, path: str | Path, model: KernelBallModel, made: Sequence[tuple[str, str]]) -> list[str]:
         """The kernel, and the radius or the value."""
         claimed = [pair for pair in self.claims(model).describe(model, self.rows_meant(model)) if pair[0] != "coreset"]
         carry = ("coreset", f"{model.certificate.coreset_rows:,} rows carry the ball and its proof")

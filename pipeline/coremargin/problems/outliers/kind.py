@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -21,6 +22,7 @@ from coremargin.problems.outliers.messages import (
     describe_outlook_briefly,
     describe_overlap,
     describe_theorem,
+    describe_work_bounds,
 )
 from coremargin.report.numbers import plain_bounds, plain_share
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.maths.outliers.published import Published
     from coremargin.models.model import Model
+    from coremargin.problems.common.result import Result
     from coremargin.problems.kind import Outcome
     from coremargin.problems.outliers.outlier_margin import OutlierMargin
 
@@ -173,7 +176,16 @@ class OutlierKind(TwoClassKind[OutlierJob, "OutlierMargin"]):
         facts: dict[str, Any] = {"published": enumeration_record(state)} if state.enumerations else {}
         figures = problem.round_of(state).more
         facts |= {key: figures[key] for key in ("outliers", "wrong", "least", "gap_later") if key in figures}
+        facts |= {} if (work := published_work(problem, problem.result(state))) is None else {"work": work}
         return super().facts(problem, state) | facts
+
+    def describe_published(self, outcome: Outcome) -> list[tuple[str, str]]:
+        """Lemma 5.2's bound next to the nodes of the exact search."""
+        from coremargin.problems.outliers.outlier_table import outlier_table
+
+        nodes = sum(step.nodes for step in outlier_table(outcome.model).steps)
+        text = describe_work_bounds(outcome.run, nodes)
+        return [("bound", text)] if text else []
 
     def describe_work(self, bounds: str, figures: Mapping[str, Any]) -> str:
         """The progress of the search, or of the published algorithm, in one line."""
@@ -212,6 +224,24 @@ class OutlierKind(TwoClassKind[OutlierJob, "OutlierMargin"]):
         from coremargin.problems.outliers import report
 
         return report.page_of(folder, name)
+
+
+def published_work(problem: OutlierMargin, found: Result) -> dict[str, float] | None:
+    """Lemma 5.2's bound for the proven margin, and that of the search; None without a margin, or with epsilon 0."""
+    from coremargin.maths import published_bounds as bounds
+    from coremargin.problems.common.balls import enclosing_radius
+    from coremargin.problems.common.classes import count_weighted_rows
+
+    source, margin = problem.source, found.lower or 0.0
+    radius = enclosing_radius(source, origin=not problem.intercept)
+    if not (margin > 0 and problem.epsilon > 0 and 0 < radius < math.inf):
+        return None
+    coreset = bounds.coreset_rows(radius, margin, problem.epsilon)
+    return {
+        "coreset": coreset,
+        "log10_subsets": bounds.log10_subsets(int(count_weighted_rows(source).sum()), coreset),
+        "log10_leaves": bounds.log10_leaves(source.features, problem.ks[-1]),
+    }
 
 
 KIND = OutlierKind()

@@ -31,6 +31,21 @@ def describe_overlap(figures: Mapping[str, Any]) -> str:
     )
 
 
+def describe_work_bounds(run: Mapping[str, Any], nodes: int) -> str:
+    """Lemma 5.2 of Har-Peled, Roth and Zimak next to the nodes of a search; "" if no margin is proven."""
+    work = run.get("work")
+    if not isinstance(work, Mapping):
+        return ""
+    subsets, leaves = (_power(work[key]) for key in ("log10_subsets", "log10_leaves"))
+    lemma = f"Lemma 5.2 allows M^(c + 1) = {subsets} solves for M rows, c = {work['coreset']:,.3g}"
+    return f"{nodes:,} nodes of the search; a tree with d + 2 branches has (d + 2)^k = {leaves} leaves; {lemma}"
+
+
+def _power(log10: float) -> str:
+    """A number by its logarithm."""
+    return f"{10**log10:,.3g}" if log10 < 12 else f"10^{log10:,.3g}"
+
+
 def describe_outlook(figures: Mapping[str, Any]) -> list[str]:
     """Describe what to expect of a search that has not finished."""
     sentences, k, wrong, later = [], figures.get("outliers"), figures.get("wrong"), figures.get("gap_later")

@@ -17,7 +17,12 @@ from coremargin.formats.outliers import OUTLIERS
 from coremargin.maths.rows import lengths
 from coremargin.problems.common import report as common
 from coremargin.problems.common.report import influence_of
-from coremargin.problems.outliers.messages import describe_enumeration, describe_outlook, describe_theorem
+from coremargin.problems.outliers.messages import (
+    describe_enumeration,
+    describe_outlook,
+    describe_theorem,
+    describe_work_bounds,
+)
 from coremargin.problems.outliers.outlier_table import Step, margin_steps
 from coremargin.report import charts, page, svg
 from coremargin.report.numbers import DASH, Precision, count, finite, magnitude, precision_for, seconds
@@ -87,6 +92,7 @@ def render(  # noqa: PLR0913 - all that a folder holds
     view["about"] = _about(outliers, steps, view["status"], known_bounds(run.get("bounds", []))) | {
         "enumeration": describe_enumeration(records_of_enumerations),
         "theorem": theorem if ended else "",
+        "work": describe_work_bounds(run, sum(step.nodes for step in steps)),
         "expected": describe_outlook(run) if view["status"] == "stopped" else [],
         "least": run.get("least"),
         "loss": LOSS_TAKEN,

@@ -57,7 +57,7 @@ class SoftMarginKind(TwoClassKind[SoftMarginJob, "Margin"]):
             ]
         return [*lines, *super().verdict(outcome, job)]
 
-    def describe(self, path: Path, model: Model, made: Sequence[tuple[str, str]]) -> list[str]:
+    def describe(self, path: str | Path, model: Model, made: Sequence[tuple[str, str]]) -> list[str]:
         """See ``Kind``; also which hard margin was tried before."""
         if "tried" in model.record:
             ids = model.numbers["tried_ids"]

@@ -97,6 +97,8 @@ def _about(
     """The variables of this template only."""
     parameters, alpha = model.get("parameters") or {}, np.asarray(coreset["alpha"])
     norm, at_cap = finite(coreset.get("norm")), np.asarray(coreset["at_cap"])
+    between = int(((alpha > 0) & ~at_cap & (np.asarray(coreset["rank"]) > 0)).sum())
+    below = finite((run.get("margins") or {}).get("rows_below_upper"))
     return {
         "loss": _loss(parameters.get("loss")),
         "cost": parameters.get("C"),
@@ -106,7 +108,8 @@ def _about(
         "bins": bins,
         "distance": None if not norm else 1.0 / norm,
         "tried": coreset.get("tried", []),
-        "between": int(((alpha > 0) & ~at_cap & (np.asarray(coreset["rank"]) > 0)).sum()),
+        "between": between,
+        "violators": None if below is None else (max(0, int(below) - between), int(below)),
         "full": int(at_cap.sum()),
         "in_segments": in_parts(records),
         "staged": (run.get("histogram") or {}).get("hypothesis") == "stages",

@@ -9,7 +9,9 @@ Rows are divided by their p-norm. With k - 1 corrections made, a row is correcte
 where f is the gradient of ||w||_q^2 / 2 and g its inverse, the gradient of ||.||_p^2 / 2; for p = 2 both are the
 identity. It ends with (1 - alpha) of the largest margin of the rows so divided, in the q-norm of w; here alpha is the
 epsilon of the job. Theorem 3 of the source: at most 2 (p - 1) / g^2 (2 / alpha - 1)^2 + 8 / alpha - 4 corrections, g
-being that margin. (Section 3.1 of Har-Peled, Roth and Zimak 2006 prints O(R^2 / (epsilon rho^2)), which differs.) For
+being that margin; its abstract says O((p - 1) / (alpha^2 g^2)). For p = 2 this follows from two lines, for any unit u
+with the margin g: ||w'||^2 <= 1 + (8 / alpha - 6) / k before w is shortened, and u.w <= 1 grows by sqrt(2 / k) g first.
+(Section 3.1 of Har-Peled, Roth and Zimak 2006 prints O(R^2 / (epsilon rho^2)), which lacks a factor 1 / epsilon.) For
 p > 2 another norm's margin is maximised: the certificate is about the Euclidean margin, as for all strategies. With an
 intercept rows are (x, r), r being the length of the longest row.
 """
@@ -24,15 +26,14 @@ import numpy as np
 
 from coremargin.maths.rows import filled, vector
 from coremargin.problems.hard.strategies.iterative import Walk
-from coremargin.problems.hard.strategies.perceptron import SLAB, hyperplane, sizes_of
+from coremargin.problems.hard.strategies.perceptron import SLAB, hyperplane, novikoff, sizes_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from coremargin.data.source import Source
     from coremargin.maths.margin import Array
-    from coremargin.problems.hard.state import Carried, HardMarginState, Hypothesis
-    from coremargin.problems.hard.strategies.iterative import RowBlock, Task
+    from coremargin.problems.hard.state import Carried, Hypothesis
+    from coremargin.problems.hard.strategies.iterative import Proven, RowBlock, Task
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Alma(Walk):
 
     def begin(self, task: Task) -> Carried:
         """w = 0; its last entry is that of the constant."""
-        d = task.source.features + task.intercept
+        d = task.features + task.intercept
         p = 2.0 if self.euclidean else max(2.0, 2 * log(d))
         numbers = {"constant": task.constant, "alpha": task.epsilon, "p": p, "updates": 0, "intercept": task.intercept}
         return {"w": np.zeros(d), **{name: np.array(value) for name, value in numbers.items()}}
@@ -84,13 +85,12 @@ class Alma(Walk):
             return hyperplane(w, 0.0, 0.0)
         return hyperplane(w[:-1], float(w[-1]), float(carried["constant"]))
 
-    def most_updates(self, source: Source, state: HardMarginState, *, intercept: bool) -> float | None:
+    def most_updates(self, proven: Proven, carried: Carried, *, intercept: bool) -> float | None:
         """Theorem 3 for p = 2, with the margin that the proven hyperplane has at least on rows of length 1."""
-        if not self.euclidean or state.best is None or state.progress is None or not state.lower > 0:
+        if not self.euclidean:
             return None
-        longest, alpha = float(source.scalars().max_norm.max()), float(state.progress.carried["alpha"])
-        square = 2 * (longest**2 + state.best.b**2) if intercept else longest**2
-        return float(2 * square / state.lower**2 * (2 / alpha - 1) ** 2 + 8 / alpha - 4)
+        alpha = float(carried["alpha"])
+        return 2 * novikoff(proven, intercept=intercept) * (2 / alpha - 1) ** 2 + 8 / alpha - 4
 
 
 def _norm(v: Array, p: float) -> float:

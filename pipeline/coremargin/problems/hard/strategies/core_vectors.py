@@ -16,14 +16,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coremargin.maths.hard_margin import solve_hard_margin
-from coremargin.maths.rows import lengths, signed_points
 from coremargin.problems.hard.strategies.iterative import RowSearch
 from coremargin.problems.hard.strategies.perceptron import hyperplane, sizes_of
 
 if TYPE_CHECKING:
     from coremargin.maths.margin import Array
-    from coremargin.problems.common.driver_rows import WorkingSet
     from coremargin.problems.common.sent import SentRows
     from coremargin.problems.hard.state import Carried, Hypothesis
     from coremargin.problems.hard.strategies.iterative import RowBlock, Task
@@ -32,34 +29,33 @@ if TYPE_CHECKING:
 class CoreVectors(RowSearch):
     """One farthest row a scan."""
 
+    in_feature_space = True
+
     reading = "a scan for each row that is added, often dozens; a small epsilon needs hundreds"
 
     def begin(self, task: Task) -> Carried:
         """No ball."""
-        numbers = {"last": 0.0, "constant": task.constant, "epsilon": task.epsilon, "radius": -1.0, "updates": 0}
-        return {"w": np.zeros(task.source.features), **{name: np.array(value) for name, value in numbers.items()}}
+        numbers = {"last": 0.0, "constant": task.constant, "epsilon": task.epsilon, "radius": -1.0, "square": 0.0}
+        numbers |= {"updates": 0}
+        return {"w": np.zeros(task.features), **{name: np.array(value) for name, value in numbers.items()}}
 
     def scores(self, block: RowBlock, carried: Carried) -> Array:
         """z.c, least for the farthest point; infinite within (1 + epsilon) R."""
         constant, radius = float(carried["constant"]), float(carried["radius"])
         sizes = sizes_of(block, constant, "cvm")
-        values = np.asarray(block.signs * (block.rows @ carried["w"] + constant * carried["last"]) / sizes)
+        values = np.asarray(block.signs * (block.values(carried["w"]) + constant * carried["last"]) / sizes)
         if radius < 0:
             return values
-        square = float(carried["w"] @ carried["w"] + carried["last"] ** 2)
-        distances = np.sqrt(np.maximum(0.0, 1 - 2 * values + square))
+        distances = np.sqrt(np.maximum(0.0, 1 - 2 * values + carried["square"]))
         return np.where(distances > (1 + carried["epsilon"]) * radius, values, np.inf)
 
-    def step(self, carried: Carried, found: SentRows, working_set: WorkingSet) -> Carried:
+    def step(self, carried: Carried, found: SentRows, used: RowBlock) -> Carried:
         """The ball around the core set, exactly."""
         constant = float(carried["constant"])
-        rows, signs = working_set.rows, working_set.signs
-        points = signed_points(rows, signs / np.hypot(lengths(rows), constant), constant)
-        solution = solve_hard_margin(points, np.ones(len(signs), np.int8), intercept=False)
-        centre = solution.upper * solution.w
-        radius = float(np.sqrt(max(0.0, 1 - solution.upper**2)))
-        numbers = {"last": centre[-1], "radius": radius, "updates": int(carried["updates"]) + 1}
-        return {**carried, "w": centre[:-1], **{name: np.array(value) for name, value in numbers.items()}}
+        w, last, length = used.nearest_point(used.signs / np.hypot(used.lengths(), constant), constant)
+        numbers = {"last": last, "square": length**2, "radius": float(np.sqrt(max(0.0, 1 - length**2)))}
+        numbers |= {"updates": int(carried["updates"]) + 1}
+        return {**carried, "w": w, **{name: np.array(value) for name, value in numbers.items()}}
 
     def hypothesis(self, carried: Carried) -> Hypothesis | None:
         """The hyperplane through the origin that is orthogonal to the centre."""

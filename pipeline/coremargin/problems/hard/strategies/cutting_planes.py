@@ -22,13 +22,11 @@ from coremargin.problems.hard.strategies.perceptron import hyperplane, novikoff,
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from coremargin.data.source import Source
     from coremargin.formats.choices import Centre, ErrorPick
     from coremargin.maths.margin import Array
-    from coremargin.problems.common.driver_rows import WorkingSet
     from coremargin.problems.common.sent import SentRows
-    from coremargin.problems.hard.state import Carried, HardMarginState, Hypothesis
-    from coremargin.problems.hard.strategies.iterative import RowBlock, Task
+    from coremargin.problems.hard.state import Carried, Hypothesis
+    from coremargin.problems.hard.strategies.iterative import Proven, RowBlock, Task
 
 #: Most updates of the perceptron for one query point.
 MOST_UPDATES = 1_000_000
@@ -46,7 +44,7 @@ class CuttingPlanes(RowSearch):
     def begin(self, task: Task) -> Carried:
         """w = 0, the centre of the ball."""
         numbers = {"last": 0.0, "constant": task.constant, "updates": 0, "planes": 0, "failed": False}
-        return {"w": np.zeros(task.source.features), **{name: np.array(value) for name, value in numbers.items()}}
+        return {"w": np.zeros(task.features), **{name: np.array(value) for name, value in numbers.items()}}
 
     def scores(self, block: RowBlock, carried: Carried) -> Array:
         """The lowest is the row to cut with; infinite for rows on the right side."""
@@ -61,13 +59,13 @@ class CuttingPlanes(RowSearch):
             order = values if self.pick == "largest" else -values
         return np.where(values <= 0, order, np.inf)
 
-    def step(self, carried: Carried, found: SentRows, working_set: WorkingSet) -> Carried:
+    def step(self, carried: Carried, found: SentRows, used: RowBlock) -> Carried:
         """The next query point; updates are those of the perceptron, or planes."""
         from coremargin.maths.active.centres import centre_of
         from coremargin.maths.active.cutting_planes import perceptron
 
         constant, planes = float(carried["constant"]), carried["planes"] + 1
-        rows, signs = working_set.rows, working_set.signs
+        rows, signs = used.rows, used.signs
         if self.centre != "perceptron":
             try:
                 w, b = centre_of(self.centre, rows, signs, constant=constant)
@@ -75,24 +73,24 @@ class CuttingPlanes(RowSearch):
                 return {**carried, "planes": planes, "updates": planes, "failed": np.array(True)}
             through = np.array(b / constant if constant else 0.0)
             return {**carried, "w": w, "last": through, "planes": planes, "updates": planes}
-        used = np.unique(rows.indices) if is_sparse(rows) else np.arange(rows.shape[1])  # w is 0 elsewhere
-        normals = dense(signed_points(rows[:, used], signs / np.hypot(lengths(rows), constant), constant))
+        columns = np.unique(rows.indices) if is_sparse(rows) else np.arange(rows.shape[1])  # w is 0 elsewhere
+        normals = dense(signed_points(rows[:, columns], signs / np.hypot(lengths(rows), constant), constant))
         try:
-            found_point = perceptron(normals, np.append(carried["w"][used], carried["last"]), MOST_UPDATES)
+            found_point = perceptron(normals, np.append(carried["w"][columns], carried["last"]), MOST_UPDATES)
         except ValueError:
             failed = {"planes": planes, "updates": carried["updates"] + MOST_UPDATES, "failed": np.array(True)}
             return {**carried, **failed}
         w = np.zeros(len(carried["w"]))
-        w[used], last = found_point.w[:-1], found_point.w[-1:].reshape(())
+        w[columns], last = found_point.w[:-1], found_point.w[-1:].reshape(())
         return {**carried, "w": w, "last": last, "planes": planes, "updates": carried["updates"] + found_point.updates}
 
     def hypothesis(self, carried: Carried) -> Hypothesis | None:
         """The hyperplane of the query point."""
         return hyperplane(carried["w"], float(carried["last"]), float(carried["constant"]))
 
-    def most_updates(self, source: Source, state: HardMarginState, *, intercept: bool) -> float | None:
+    def most_updates(self, proven: Proven, carried: Carried, *, intercept: bool) -> float | None:
         """Proposition 2, by the margin that the proven hyperplane has at least on rows of length 1."""
-        return novikoff(source, state, intercept=intercept) if self.centre == "perceptron" else None
+        return novikoff(proven, intercept=intercept) if self.centre == "perceptron" else None
 
 
 def _random(ids: NDArray[np.int64], number: int) -> Array:

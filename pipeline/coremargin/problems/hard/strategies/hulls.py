@@ -19,18 +19,18 @@ import numpy as np
 
 from coremargin.maths.margin import SHORTEST
 from coremargin.maths.published_bounds import slab_steps
-from coremargin.maths.rows import vector
-from coremargin.problems.common.balls import enclosing_radius
 from coremargin.problems.common.sample import first_row_of_each
 from coremargin.problems.hard.state import Hypothesis
 from coremargin.problems.hard.strategies.iterative import Iterative
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from coremargin.data.source import Source
     from coremargin.maths.margin import Array
     from coremargin.problems.common.sample import Sample
-    from coremargin.problems.hard.state import Carried, HardMarginState
-    from coremargin.problems.hard.strategies.iterative import RowBlock, Task
+    from coremargin.problems.hard.state import Carried
+    from coremargin.problems.hard.strategies.iterative import Proven, RowBlock, Task
 
 
 class HullPoints(Iterative):
@@ -42,16 +42,11 @@ class HullPoints(Iterative):
 
     def begin(self, task: Task) -> Carried:
         """The first row of each class."""
-        rows, signs = task.first.rows, task.first.signs
-        points = [vector(rows, int(np.flatnonzero(signs == sign)[0])) for sign in (1, -1)]
+        points = [task.first.vector(int(np.flatnonzero(task.first.signs == sign)[0])) for sign in (1, -1)]
         p, q = points if task.intercept else (points[0], np.zeros(len(points[0])))
-        return {
-            "p": p,
-            "q": q,
-            "intercept": np.array(task.intercept),
-            "epsilon": np.array(task.epsilon),
-            "updates": np.array(0),
-        }
+        numbers = {"intercept": task.intercept, "epsilon": task.epsilon, "updates": 0}
+        carried = {name: np.array(value) for name, value in numbers.items()}
+        return carried | _points(p, q, task.first.inner, intercept=task.intercept)
 
     def hypothesis(self, carried: Carried) -> Hypothesis | None:
         """The hyperplane across the middle of the slab."""
@@ -59,44 +54,43 @@ class HullPoints(Iterative):
         length = float(np.linalg.norm(w))
         if not length > SHORTEST:
             return None
-        return Hypothesis(w / length, -float(w @ _middle(carried)) / length)
+        return Hypothesis(w / length, -float(carried["across"]) / length)
 
-    def most_updates(self, source: Source, state: HardMarginState, *, intercept: bool) -> float | None:
+    def most_updates(self, proven: Proven, carried: Carried, *, intercept: bool) -> float | None:
         """Lemma 1.1 of Har-Peled 2015 with the constant of ``slab_steps``; hulls are twice the margin apart."""
-        if state.progress is None or not state.lower > 0:
-            return None
-        R, epsilon = enclosing_radius(source, origin=not intercept), float(state.progress.carried["epsilon"])
-        return slab_steps(2 * R, 2 * state.lower, epsilon)
+        return slab_steps(2 * proven.radius(), 2 * proven.margin, float(carried["epsilon"]))
 
 
-def places_of(block: RowBlock, carried: Carried) -> Array:
-    """Places (n,) of the rows of a block; infinite where the points are the same."""
-    w = carried["p"] - carried["q"]
-    square = float(w @ w)
+def places_of(block: RowBlock, carried: Carried, first: int = 0, stop: int | None = None) -> Array:
+    """Places (m,) of the rows of a block from ``first`` to ``stop``; infinite where the points are the same."""
+    values, square = block.values(carried["p"] - carried["q"], first, stop), float(carried["square"])
     if not square > SHORTEST**2:
-        return np.full(len(block.ids), np.inf)
+        return np.full(len(values), np.inf)
     share = 2.0 if carried["intercept"] else 1.0
-    return np.asarray(share / square * block.signs * (block.rows @ w - w @ _middle(carried)))
+    return np.asarray(share / square * block.signs[first:stop] * (values - float(carried["across"])))
 
 
-def moved_towards(carried: Carried, row: Array, sign: int) -> Carried:
-    """The numbers after the point of the row's class moved; row: (d,)."""
-    p, q = carried["p"], carried["q"]
-    if not carried["intercept"]:
-        moved = {"p": _nearest_of_segment(p, sign * row, q)}
+def moved_towards(carried: Carried, row: Array, sign: int, inner: Callable[[Array, Array], float]) -> Carried:
+    """The numbers after the point of the row's class moved; row: a vector."""
+    p, q, intercept = carried["p"], carried["q"], bool(carried["intercept"])
+    if not intercept:
+        p = _nearest_of_segment(p, sign * row, q, inner)
     elif sign > 0:
-        moved = {"p": _nearest_of_segment(p, row, q)}
+        p = _nearest_of_segment(p, row, q, inner)
     else:
-        moved = {"q": _nearest_of_segment(q, row, p)}
-    return {**carried, **moved, "updates": carried["updates"] + 1}
+        q = _nearest_of_segment(q, row, p, inner)
+    return {**carried, **_points(p, q, inner, intercept=intercept), "updates": carried["updates"] + 1}
 
 
-def _nearest_of_segment(start: Array, end: Array, other: Array) -> Array:
+def _points(p: Array, q: Array, inner: Callable[[Array, Array], float], *, intercept: bool) -> dict[str, Array]:
+    """Both points with ||w||^2, and w.x of the middle of the slab, or of the origin."""
+    w = p - q
+    across = inner(w, (p + q) / 2) if intercept else 0.0
+    return {"p": p, "q": q, "square": np.array(inner(w, w)), "across": np.array(across)}
+
+
+def _nearest_of_segment(start: Array, end: Array, other: Array, inner: Callable[[Array, Array], float]) -> Array:
     along = end - start
-    size = float(along @ along)
-    share = min(1.0, max(0.0, float((other - start) @ along) / size)) if size > 0 else 0.0
+    size = inner(along, along)
+    share = min(1.0, max(0.0, inner(other - start, along) / size)) if size > 0 else 0.0
     return np.asarray(start + share * along)
-
-
-def _middle(carried: Carried) -> Array:
-    return np.asarray((carried["p"] + carried["q"]) / 2 if carried["intercept"] else np.zeros(len(carried["p"])))

@@ -13,7 +13,7 @@ that it used, which also gives the upper bound. A pass without an update therefo
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -21,8 +21,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.data.parts import parts_of
+from coremargin.maths.hard_margin import solve_hard_margin
 from coremargin.maths.named import below, under
-from coremargin.maths.rows import as_float64, precision, products, take
+from coremargin.maths.rows import (
+    as_float64,
+    is_sparse,
+    lengths,
+    precision,
+    products,
+    signed_points,
+    take,
+    vector,
+    weighted_sum,
+)
 from coremargin.problems.common.classes import mask_zero_weights
 from coremargin.problems.common.driver_rows import isin_ids
 from coremargin.problems.common.sent import ChunkRows, SentRows
@@ -34,16 +45,16 @@ if TYPE_CHECKING:
     from coremargin.engine.protocols import Block
     from coremargin.maths.margin import Array
     from coremargin.maths.rows import Rows
-    from coremargin.problems.common.driver_rows import WorkingSet
     from coremargin.problems.common.sample import Sample
-    from coremargin.problems.hard.state import Carried, HardMarginState, Hypothesis
+    from coremargin.problems.hard.state import Carried, Hypothesis
 
 
 @dataclass(frozen=True)
 class RowBlock:
     """The rows (n, d) float64 of a chunk that count, with signs and ids (n,), in the order of the store; n may be 0.
 
-    name: the store's.
+    name: the store's. Strategies that use rows by the methods below only also train with kernels, whose blocks
+    (problems/kernel/feature_space.py) compute the same in feature space. A *vector* is an array, here (d,).
     """
 
     rows: Rows
@@ -51,21 +62,77 @@ class RowBlock:
     ids: NDArray[np.int64]
     name: str
 
+    def lengths(self) -> Array:
+        """||x|| (n,)."""
+        return lengths(self.rows)
+
+    def vector(self, at: int) -> Array:
+        """The row at a position, as a vector."""
+        return vector(self.rows, at)
+
+    def values(self, w: Array, first: int = 0, stop: int | None = None) -> Array:
+        """x.w (m,) of the rows from ``first`` to ``stop``."""
+        return np.asarray(self.rows[first:stop] @ w)
+
+    def inner(self, u: Array, v: Array) -> float:
+        """u.v."""
+        return float(u @ v)
+
+    def combination(self, rows: Rows, weights: Array) -> Array:
+        """The sum of rows (m, d) of any block times weights (m,), as a vector."""
+        return weighted_sum(rows, weights)
+
+    def gram(self, rows: Rows, others: Rows) -> Array:
+        """The products (m, k) of rows (m, d) and (k, d) of any blocks."""
+        found = rows @ others.T
+        return np.asarray(found.toarray() if is_sparse(found) else found)
+
+    def sums(self, ids: NDArray[np.int64], rows: Rows, weights: Array, w: Array) -> Array:
+        """x.w (n,) of the block, w being the ``combination`` of rows (m, d) with these ids (m,) and weights (m,)."""
+        return self.values(w)
+
+    def nearest_point(self, factors: Array, constant: float) -> tuple[Array, float, float]:
+        """The point nearest to the origin of the hull of factor (x, constant), for factors (n,), and its length.
+
+        The point is a vector and a last entry.
+        """
+        points = signed_points(self.rows, factors, constant)
+        solution = solve_hard_margin(points, np.ones(len(factors), np.int8), intercept=False)
+        centre = solution.upper * solution.w
+        return centre[:-1], float(centre[-1]), solution.upper
+
 
 @dataclass(frozen=True)
 class Task:
-    """What a strategy begins with: rows, epsilon of the certificate, bytes of memory, and its first rows, if any."""
+    """What a strategy begins with: epsilon of the certificate, bytes of memory, and its first rows, if any.
 
-    source: Source
+    features: entries of a vector before the first row. longest: a bound on the length of rows.
+    """
+
+    first: RowBlock
+    features: int
+    longest: float
     epsilon: float
     intercept: bool
     memory: int
-    first: WorkingSet
 
     @property
     def constant(self) -> float:
         """The last entry of rows (x, constant), by which hyperplanes through the origin have an offset: max ||x||."""
-        return float(self.source.scalars().max_norm.max()) if self.intercept else 0.0
+        return self.longest if self.intercept else 0.0
+
+
+@dataclass(frozen=True)
+class Proven:
+    """A hyperplane that was proven, for the theorems: its margin above 0 and its offset, for ||w|| = 1.
+
+    longest: a bound on the length of rows. radius: returns that of a ball around them.
+    """
+
+    margin: float
+    offset: float
+    longest: float
+    radius: Callable[[], float]
 
 
 class Iterative(Strategy):
@@ -85,8 +152,8 @@ class Iterative(Strategy):
     def hypothesis(self, carried: Carried) -> Hypothesis | None:
         """The hyperplane of these numbers; None before there is one."""
 
-    def most_updates(self, source: Source, state: HardMarginState, *, intercept: bool) -> float | None:
-        """The theorem's bound on the number of updates, from the proven margin; None without a theorem or a margin."""
+    def most_updates(self, proven: Proven, carried: Carried, *, intercept: bool) -> float | None:
+        """The theorem's bound on the number of updates, from the proven margin; None without a theorem."""
         return None
 
     def rows_sent(self, source: Source, working_set_rows: int) -> int:
@@ -101,9 +168,19 @@ class Iterative(Strategy):
 class Walk(Iterative):
     """Updates row by row, in the order of the store."""
 
+    vectors: tuple[str, ...] | None = None  #: names of the vectors among its numbers; None: not in feature spaces
+
     @abstractmethod
     def walk(self, block: RowBlock, carried: Carried) -> tuple[Carried, NDArray[np.intp]]:
-        """The numbers after the rows of a block, and the positions of the rows that changed them."""
+        """The numbers after the rows of a block, and the positions of the rows that changed them.
+
+        Numbers whose names begin with "_" are a cache for the next block of the same chunk.
+        """
+
+
+def lasting(carried: Carried) -> Carried:
+    """The numbers without caches."""
+    return {name: one for name, one in carried.items() if not name.startswith("_")}
 
 
 class RowSearch(Iterative):
@@ -111,13 +188,15 @@ class RowSearch(Iterative):
 
     repeats: bool = False  #: whether a row may be used again; if not, its step needs all rows used before
 
+    in_feature_space: bool = False  #: whether its blocks may be those of a kernel
+
     @abstractmethod
     def scores(self, block: RowBlock, carried: Carried) -> Array:
         """Scores (n,) of the rows of a block; infinite for rows that need no update."""
 
     @abstractmethod
-    def step(self, carried: Carried, found: SentRows, working_set: WorkingSet) -> Carried:
-        """The numbers after an update with one row; working_set: all rows used so far, that one included."""
+    def step(self, carried: Carried, found: SentRows, used: RowBlock) -> Carried:
+        """The numbers after an update with one row; used: all rows used so far, that one included."""
 
 
 @dataclass(frozen=True)
@@ -208,5 +287,5 @@ class IterativeProbe:
         empty = nothing.margins
         margins = replace(margins, chunks=empty.chunks, chunk_lower=empty.chunk_lower)
         if walks:
-            return IterativeSummary(carried, summary.score, replace(margins, sent=sent))
+            return IterativeSummary(lasting(carried), summary.score, replace(margins, sent=sent))
         return IterativeSummary({}, np.asarray(best.score), replace(margins, sent=best.margins.sent))

@@ -17,16 +17,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coremargin.maths.rows import vector
 from coremargin.problems.hard.strategies.iterative import Walk
 from coremargin.problems.hard.strategies.perceptron import SLAB, hyperplane, novikoff, sizes_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from coremargin.data.source import Source
-    from coremargin.problems.hard.state import Carried, HardMarginState, Hypothesis
-    from coremargin.problems.hard.strategies.iterative import RowBlock, Task
+    from coremargin.problems.hard.state import Carried, Hypothesis
+    from coremargin.problems.hard.strategies.iterative import Proven, RowBlock, Task
 
 
 @dataclass(frozen=True)
@@ -35,39 +33,41 @@ class Romma(Walk):
 
     aggressive: bool = False
 
+    vectors = ("w",)
+
     reading = "a read for each pass, until one makes no update, often dozens"
 
     def begin(self, task: Task) -> Carried:
         """w = 0; the aggressive form updates for y w.x below ``least``."""
         least = 1 - task.epsilon if self.aggressive else 0.0
         numbers = {"last": 0.0, "constant": task.constant, "least": least, "updates": 0}
-        return {"w": np.zeros(task.source.features), **{name: np.array(value) for name, value in numbers.items()}}
+        return {"w": np.zeros(task.features), **{name: np.array(value) for name, value in numbers.items()}}
 
     def walk(self, block: RowBlock, carried: Carried) -> tuple[Carried, NDArray[np.intp]]:
         """The shortest vector in two half-spaces, for each row that calls for it."""
         w, last, constant = carried["w"].copy(), float(carried["last"]), float(carried["constant"])
         sizes, touched = sizes_of(block, constant, "aggressive-romma" if self.aggressive else "romma"), list[int]()
-        square = float(w @ w) + last**2
+        square = block.inner(w, w) + last**2
         for first in range(0, len(sizes), SLAB):
-            rows, signs, at = block.rows[first : first + SLAB], block.signs[first : first + SLAB], 0
-            while at < len(signs):
-                values = signs[at:] * (rows[at:] @ w + constant * last)
+            at, stop = first, min(first + SLAB, len(sizes))
+            while at < stop:
+                values = block.signs[at:stop] * (block.values(w, at, stop) + constant * last)
                 low = np.flatnonzero(values < carried["least"] if self.aggressive else values <= 0)
                 if not len(low):
                     break
                 at += int(low[0])
-                y, value, size = float(signs[at]), float(values[low[0]]), float(sizes[first + at] ** 2)
+                y, value, size = float(block.signs[at]), float(values[low[0]]), float(sizes[at] ** 2)
                 spread = size * square - value**2
-                touched.append(first + at)
+                touched.append(at)
                 if not square or value >= size * square:
                     c, e = 0.0, y / size
                 elif spread > 0:
                     c, e = (size * square - value) / spread, y * square * (1 - value) / spread
                 else:  # x and w are parallel and opposite, to within rounding: no such vector
                     c, e = 1.0, 0.0
-                w = c * w + e * vector(rows, at)
+                w = c * w + e * block.vector(at)
                 last = c * last + e * constant
-                square = float(w @ w) + last**2
+                square = block.inner(w, w) + last**2
                 at += 1
         updates = int(carried["updates"]) + len(touched)
         found = {**carried, "w": w, "last": np.array(last), "updates": np.array(updates)}
@@ -77,6 +77,6 @@ class Romma(Walk):
         """The hyperplane for rows without the constant."""
         return hyperplane(carried["w"], float(carried["last"]), float(carried["constant"]))
 
-    def most_updates(self, source: Source, state: HardMarginState, *, intercept: bool) -> float | None:
+    def most_updates(self, proven: Proven, carried: Carried, *, intercept: bool) -> float | None:
         """(R / g)^2 of ROMMA; None for the aggressive form."""
-        return None if self.aggressive else novikoff(source, state, intercept=intercept)
+        return None if self.aggressive else novikoff(proven, intercept=intercept)

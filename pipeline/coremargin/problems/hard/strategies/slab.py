@@ -17,7 +17,6 @@ from coremargin.problems.hard.strategies.iterative import RowSearch
 
 if TYPE_CHECKING:
     from coremargin.maths.margin import Array
-    from coremargin.problems.common.driver_rows import WorkingSet
     from coremargin.problems.common.sent import SentRows
     from coremargin.problems.hard.state import Carried
     from coremargin.problems.hard.strategies.iterative import RowBlock
@@ -35,6 +34,6 @@ class SlabMethod(HullPoints, RowSearch):
         places = places_of(block, carried)
         return np.where(places < 1 - carried["epsilon"], places, np.inf)
 
-    def step(self, carried: Carried, found: SentRows, working_set: WorkingSet) -> Carried:
+    def step(self, carried: Carried, found: SentRows, used: RowBlock) -> Carried:
         """The point of the row's class moves."""
-        return moved_towards(carried, vector(found.rows, 0), int(found.signs[0]))
+        return moved_towards(carried, vector(found.rows, 0), int(found.signs[0]), used.inner)

@@ -13,6 +13,7 @@ from coremargin.problems.hard.strategies.fast import Fast
 from coremargin.problems.hard.strategies.kowalczyk import Kowalczyk
 from coremargin.problems.hard.strategies.linear_program import LinearProgram
 from coremargin.problems.hard.strategies.paper import Paper
+from coremargin.problems.hard.strategies.passive_aggressive import PassiveAggressive
 from coremargin.problems.hard.strategies.perceptron import Perceptron
 from coremargin.problems.hard.strategies.quadratic_program import QuadraticProgram
 from coremargin.problems.hard.strategies.romma import Romma
@@ -32,8 +33,10 @@ STRATEGIES: Mapping[Name, Strategy] = {
     "perceptron": Perceptron(),
     "raw-perceptron": Perceptron("raw-perceptron", unit=False),
     "averaged-perceptron": Perceptron("averaged-perceptron", averaged=True),
+    "uneven-perceptron": Perceptron("uneven-perceptron", margin=1.0),
     "romma": Romma(),
     "aggressive-romma": Romma(aggressive=True),
+    "passive-aggressive": PassiveAggressive(),
     "alma": Alma(),
     "alma-p": Alma(euclidean=False),
     "kowalczyk": Kowalczyk(),

@@ -12,7 +12,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import coremargin
-from coremargin.maths.blas import one_blas_thread
+from coremargin.blas import one_blas_thread
 
 
 def blas_threads() -> set[int]:
