@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from coremargin.data.expire import expire
     from coremargin.data.ingest import ingest
     from coremargin.data.store import Store
+    from coremargin.data.vacuum import vacuum
     from coremargin.errors import CoremarginError
     from coremargin.learn.api import retrain, train
     from coremargin.models.fleet import FleetModel
@@ -50,6 +51,7 @@ _MODULES = {
     "retrain": "learn.api",
     "set_weights": "data.amend",
     "train": "learn.api",
+    "vacuum": "data.vacuum",
     "write_labels": "data.amend",
 }
 
@@ -67,6 +69,7 @@ __all__ = [
     "retrain",
     "set_weights",
     "train",
+    "vacuum",
     "verify",
     "write_labels",
 ]

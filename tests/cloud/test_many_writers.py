@@ -73,6 +73,7 @@ def test_leases_that_protect_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 @pytest.mark.faults
+@pytest.mark.timeout(2400)
 def test_sixteen_writers(bucket: Callable[..., Location], moto: str, tmp_path: Path) -> None:
     """Two hundred commits by processes, of which a third are killed at any moment, and started again."""
     address = bucket("s.zarr")

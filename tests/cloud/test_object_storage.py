@@ -18,12 +18,11 @@ import coremargin
 from cloud_kit import upload
 from coremargin.data import object_storage
 from coremargin.data.check import check_store
-from coremargin.data.object_storage import ObjectStorage, Part, Prefetcher, prefetcher
-from coremargin.data.storages import open_storage
+from coremargin.data.object_storage import Part, Prefetcher, prefetcher
 from coremargin.data.store import Store
 from coremargin.data.synth import Recipe, synth
 from coremargin.data.writer import StoreWriter
-from coremargin.errors import DamagedChunk, DataError, RunError, StoreError, UsageError
+from coremargin.errors import DamagedChunk, RunError, StoreError, UsageError
 from coremargin.formats import object_storage as formats_storage
 from coremargin.formats.location import Location, location
 from coremargin.formats.object_storage import Fetched
@@ -218,19 +217,19 @@ def test_a_web_server(place: Location, rows: Store, server: BucketServer) -> Non
         Store.open(location(f"{server.endpoint}/buck/nothing"))
 
 
-def test_nothing_is_written(place: Location) -> None:
-    """To any address."""
-    storage = open_storage(place)
-    assert isinstance(storage, ObjectStorage)
+def test_a_web_server_is_only_read(server: BucketServer, rows: Store) -> None:
+    """Whatever would be written there, before any request."""
+    address = location(f"{server.endpoint}/buck/rows.zarr")
+    server.requests.clear()
     for refused in (
-        lambda: storage.write("a", []),
-        lambda: storage.remove("zarr.json", lambda *_: True),
-        lambda: coremargin.ingest([[1.0]], place),
+        lambda: coremargin.ingest([[1.0]], address),
+        lambda: coremargin.remove_rows(address, [1]),
+        lambda: coremargin.compact(address),
+        lambda: StoreWriter.create(address, features=2),
     ):
-        with pytest.raises(UsageError):
+        with pytest.raises(UsageError, match="a web server is only read"):
             refused()
-    with pytest.raises(DataError):
-        coremargin.load(place)
+    assert not server.requests
 
 
 def test_memory_for_what_is_fetched_ahead_is_bounded(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle  # noqa: TID251 - as Dask sends handles to workers
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
@@ -14,9 +15,10 @@ from coremargin.data.amend import remove_rows
 from coremargin.data.check import check_store
 from coremargin.data.compact import compact
 from coremargin.data.object_storage import ObjectStorage
-from coremargin.data.store import Store
+from coremargin.data.store import Store, let_go, opened
+from coremargin.data.vacuum import vacuum
 from coremargin.data.writer import StoreWriter
-from coremargin.errors import Busy, UsageError
+from coremargin.errors import Busy, StoreError, UsageError
 from writing_kit import CHANGES, FEATURES, append, create, relabel, rows
 
 if TYPE_CHECKING:
@@ -94,6 +96,24 @@ def test_a_store_that_was_copied_there(bucket: Callable[..., Location], tmp_path
     assert ObjectStorage(address).generation is not None
     assert old.read(0)[0].shape == (40, FEATURES)
     assert check_store(address).whole
+
+
+def test_workers_that_come_late(bucket: Callable[..., Location]) -> None:
+    """What was opened before a store was replaced is opened by other processes too, until ``vacuum``."""
+    address = bucket("s.zarr")
+    create(address)
+    remove_rows(address, [7])
+    store = Store.open(address)
+    handle = pickle.loads(pickle.dumps(store.handle()))  # noqa: S301
+    compact(address)
+    found = opened(handle)
+    assert (found.rows, found.digest) == (100, store.digest)
+    np.testing.assert_array_equal(found.read(1)[0], store.read(1)[0])
+    assert Store.open(address).rows == 99
+    vacuum(address, older_than=0)
+    let_go(handle.path)
+    with pytest.raises(StoreError):
+        opened(handle)
 
 
 def test_two_writers(bucket: Callable[..., Location]) -> None:

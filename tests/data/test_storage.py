@@ -297,21 +297,6 @@ def test_addresses_that_nothing_opens_are_refused(given: str, tmp_path: Path, mo
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("given", ["s3://bucket/rows.zarr", "az://c/rows.zarr", "gs://b/r", "https://host/r.zarr"])
-def test_addresses_that_nothing_writes_to_are_refused(
-    given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Before anything is asked of the service."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "account")
-    monkeypatch.setenv("GOOGLE_SKIP_SIGNATURE", "true")
-    for name in (given, Path(given)):
-        for writes in (StoreWriter.create, lambda name, **_: synth(name, Recipe(10, 2))):
-            with pytest.raises(UsageError, match="not supported"):
-                writes(name, features=2)
-    assert not list(tmp_path.iterdir())
-
-
 def test_a_store_of_another_process(address: str) -> None:
     """A handle finds the storage by its address."""
     storage = open_storage(address)

@@ -250,7 +250,7 @@ def compact(store: Path | Location, *, out: Path | Location | None, as_json: boo
     """Rewrite a STORE without removed rows; earlier commits and row ids are lost.
 
     The times of rows are kept. Models trained before can no longer be verified or retrained: train new ones. The
-    store changes only once everything is written; a store that is being read is refused.
+    store changes only once everything is written; on disk, a store that is being read is refused.
 
     \b
     Examples:

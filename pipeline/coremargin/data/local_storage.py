@@ -64,6 +64,11 @@ class LocalStorage:
     def __hash__(self) -> int:
         return hash(self.name)
 
+    @property
+    def snapshot(self) -> str:
+        """The path: what is read is not replaced."""
+        return self.name
+
     def _path(self, key: str) -> str:
         return f"{self.name}/{key}" if key else self.name
 

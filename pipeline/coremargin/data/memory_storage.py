@@ -60,6 +60,11 @@ class InMemoryStorage:
         """Travels as its address, which another process does not know."""
         return InMemoryStorage.at, (self.name,)
 
+    @property
+    def snapshot(self) -> str:
+        """The name."""
+        return self.name
+
     def get(self, key: str) -> tuple[bytes, int]:
         """Bytes and tag of an object."""
         try:

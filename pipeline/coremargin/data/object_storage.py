@@ -30,6 +30,7 @@ from coremargin.data.machine_memory import available_bytes
 from coremargin.data.storage import ABSENT, Entry, check_most, check_size
 from coremargin.errors import Busy, CoremarginError
 from coremargin.formats.generation import FILE, FOLDER, LARGEST, Generation, below_the_address, new_generation
+from coremargin.formats.location import Location
 from coremargin.formats.object_storage import Fetched, ObjectReader, check_process, read_model_objects
 from coremargin.formats.zarr_metadata import read_array_metadata
 
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 
     from coremargin.data.checksum import Data
     from coremargin.data.storage import Lock, Owner, Owns, Storage, Tag
-    from coremargin.formats.location import Location
     from coremargin.formats.storage import ReadableStorage
 
 T = TypeVar("T")
@@ -158,6 +158,11 @@ class ObjectStorage(ObjectReader):
         found = super().reopened()
         found._begin()  # noqa: SLF001 - of the same class
         return found
+
+    @property
+    def snapshot(self) -> Location:
+        """The address of this generation."""
+        return Location(self.name, self.name.options, self.generation)
 
     def _forget(self) -> None:
         super()._forget()

@@ -112,6 +112,10 @@ class Storage(ReadableStorage, Protocol):
     def lists(self) -> bool:
         """Whether it knows its objects: a web server does not."""
 
+    @property
+    def snapshot(self) -> str:
+        """By which another process opens these objects, where others may have taken their place by then."""
+
     def tag(self, key: str) -> Tag:
         """Of an object as it is now. Raises OSError."""
 

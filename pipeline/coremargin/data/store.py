@@ -482,7 +482,7 @@ class Store:
         StoreHandle
             Path, rows and digest.
         """
-        return StoreHandle(self.storage.name, self.rows, self.digest, self._map_bytes, self._named)
+        return StoreHandle(self.storage.snapshot, self.rows, self.digest, self._map_bytes, self._named)
 
     @cached_property
     def _scalars(self) -> ChunkScalars:

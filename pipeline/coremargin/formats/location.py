@@ -9,11 +9,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 from urllib.parse import urlsplit
 
 from coremargin.errors import UsageError
 from coremargin.formats.local_path import local_path
+
+if TYPE_CHECKING:
+    from coremargin.formats.generation import Generation
 
 T = TypeVar("T")
 SCHEMES = ("s3", "gs", "az", "abfs", "abfss", "https", "http")
@@ -41,15 +44,16 @@ class Location(str):  # noqa: SLOT000 - it has a dictionary, for its options
     """A local path, or an address with the options that open it, which travel with it to other processes."""
 
     options: dict[str, str]
+    generation: Generation | None  #: the one that is meant, whichever is current; None: the current one
 
-    def __new__(cls, text: str, options: Mapping[str, str] | None = None) -> Self:
+    def __new__(cls, text: str, options: Mapping[str, str] | None = None, generation: Generation | None = None) -> Self:
         """options: as ``storage_options`` returns them."""
         found = super().__new__(cls, text)
-        found.options = dict(options or {})
+        found.options, found.generation = dict(options or {}), generation
         return found
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (str(self), self.options)
+        return type(self), (str(self), self.options, self.generation)
 
 
 def is_remote(given: object) -> bool:
@@ -90,8 +94,8 @@ def location(given: str | bytes | os.PathLike[str], options: Mapping[str, str] |
             f"{shown}: expected {scheme}://BUCKET/NAME: names between single slashes, of valid text, none of them "
             "empty, . or .."
         )
-    kept = given.options if isinstance(given, Location) else {}
-    return Location(f"{scheme}://{rest}", kept | storage_options(options or {}))
+    kept, generation = (given.options, given.generation) if isinstance(given, Location) else ({}, None)
+    return Location(f"{scheme}://{rest}", kept | storage_options(options or {}), generation)
 
 
 def with_storage_options(options: Mapping[str, str] | None, *given: T) -> tuple[T | Location, ...]:

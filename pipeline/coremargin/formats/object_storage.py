@@ -78,6 +78,8 @@ class ObjectReader:
         self.name = address
         self._store, self._credentials = _store_of(address)
         self._forget()
+        if address.generation is not None:
+            self._generation.append(address.generation)
 
     def _forget(self) -> None:
         self._preloaded: dict[str, Fetched | None] = {}
