@@ -41,7 +41,7 @@ def test_a_job_file(tmp_path: Path) -> None:
     path = tmp_path / "train.toml"
     path.write_text(WHOLE)
     job = load_job(path)
-    assert (Path(job.store), job.out, job.cluster) == (
+    assert (Path(job.store), Path(job.out), job.cluster) == (
         tmp_path / "rows.zarr",
         tmp_path / "models/m",
         str(tmp_path / "two.toml"),
@@ -280,6 +280,7 @@ def test_python_says_the_same_as_job_files() -> None:
     """
     about_the_call = {
         "parameters", "source", "y", "weights", "columns", "out", "cluster", "begin", "overwrite", "on_round",
+        "storage_options",
     }  # fmt: skip
     keywords = {
         name: keyword.default
