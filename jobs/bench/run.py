@@ -26,6 +26,7 @@ from against_pass import against_pass
 from against_peers import against_peers
 from against_soft_peers import against_soft_peers
 from batches import batches
+from buckets import buckets
 from few_labels import few_labels
 from kernel_machines import kernel_machines
 from kinds_of_updates import kinds_of_updates
@@ -61,6 +62,7 @@ PARTS: dict[str, tuple[str, Callable[[Settings], Iterable[Group]]]] = {
     "p": ("machines with kernels, from disk, against LIBSVM", kernel_machines),
     "q": ("balls, soft balls and ellipsoids around rows without labels", one_class),
     "r": ("a thousand worker threads: how many are busy", slots),
+    "s": ("rows in a bucket: training against the same files", buckets),
 }
 REPOSITORY = Path(__file__).resolve().parents[2]
 

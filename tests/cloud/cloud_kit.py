@@ -72,7 +72,7 @@ class BucketServer:
         self.allow: Callable[[str], str] = lambda header: ""
         self.requests: list[tuple[str, str]] = []
         self.hidden, self.ranges = False, True
-        self.alter: Callable[[str, bytes], bytes] = lambda key, data: data
+        self.alter: Callable[[str, bytes], bytes] | None = None
         self.running = self.busiest = 0
         self.counting = threading.Lock()
         self._server = _Server(("127.0.0.1", 0), _Handler)
@@ -129,17 +129,22 @@ class _Handler(BaseHTTPRequestHandler):
         path = served.root / key
         if not path.is_file():
             return self.refuse(403, "AccessDenied") if served.hidden else self.refuse(404, "NoSuchKey")
-        status_of, data = path.stat(), served.alter(key, path.read_bytes())
-        tag, size = f"{status_of.st_ino:x}-{status_of.st_mtime_ns:x}", len(data)
-        status, extra = 200, {}
+        status_of = path.stat()
+        tag, size = f"{status_of.st_ino:x}-{status_of.st_mtime_ns:x}", status_of.st_size
+        start, stop, status, extra = 0, size, 200, {}
         given = self.headers.get("Range", "") if served.ranges else ""
         wanted = re.fullmatch(r"bytes=(\d+)-(\d*)", given)
         if wanted:
             start, stop = int(wanted[1]), min(size, int(wanted[2]) + 1 if wanted[2] else size)
             if start >= size:
                 return self.refuse(416, "InvalidRange")
-            data, status = data[start:stop], 206
-            extra = {"Content-Range": f"bytes {start}-{stop - 1}/{size}"}
+            status, extra = 206, {"Content-Range": f"bytes {start}-{stop - 1}/{size}"}
+        if served.alter is not None:
+            data = served.alter(key, path.read_bytes())[start:stop]
+        else:
+            with path.open("rb") as file:
+                file.seek(start)
+                data = file.read(stop - start)
         self.answer(status, data, {"ETag": f'"{tag}"', **extra})
         return None
 

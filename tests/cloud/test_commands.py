@@ -182,7 +182,7 @@ def test_addresses_and_options_that_are_refused(run: Callable[..., Result], word
 @pytest.mark.parametrize(
     "words",
     [
-        ["active", "start", "{}", "--out", "c"],
+        ["active", "start", "rows.zarr", "--out", "{}"],
         ["nightly", "status", "{}"],
     ],
 )

@@ -380,3 +380,55 @@ def test_refused_access_is_reported_at_once(server: BucketServer, at: Callable[.
     server.allow = lambda header: ""
     with pytest.raises(StoreError, match="there is no such bucket"):
         coremargin.load(location("s3://missing/rows.model", at("x").options))
+
+
+def test_job_files(
+    run: Callable[..., Result], bucket: Callable[..., Location], options: list[str], tmp_path: Path
+) -> None:
+    """Each address with options of its own; `plan` shows them, and a retraining takes them over."""
+    synth(tmp_path / "rows.zarr", Recipe(2_000, 5, chunk_bytes=20_000))
+    first, second = bucket("first.model"), bucket("second.model")
+
+    def table(address: Location) -> str:
+        return f'{{ address = "{address}", endpoint = "{address.options["endpoint"]}" }}'
+
+    job = tmp_path / "job.toml"
+    job.write_text(f'job = "train"\nstore = "rows.zarr"\nepsilon = 0.01\nout = {table(first)}\n')
+    planned = run("plan", str(job))
+    assert planned.exit_code == 0, planned.output
+    assert f'address = "{first}"' in planned.output
+    done = run("run", str(job))
+    assert done.exit_code == 0, done.output
+    again = tmp_path / "again.toml"
+    again.write_text(f'job = "retrain"\nmodel = {table(first)}\nstore = "rows.zarr"\nout = {table(second)}\n')
+    coremargin.remove_rows(tmp_path / "rows.zarr", [3])
+    assert f"{first}" in run("plan", str(again)).output
+    done = run("run", str(again))
+    assert done.exit_code == 0, done.output
+    assert run("verify", str(second), str(tmp_path / "rows.zarr"), *options).exit_code == 0
+    written = objects(second)["run.json"].decode()
+    assert f"endpoint={second.options['endpoint']}" in written
+    for wrong, message in (
+        ('{ address = "s3://b/m", aws_secret_access_key = "hidden" }', "job.toml: out: storage option"),
+        ('{ region = "hidden" }', "job.toml: out: not an address"),
+        ('"s3://key:hidden@b/m"', "job.toml: out: s3://: expected an address without user and password"),
+    ):
+        job.write_text(f'job = "train"\nstore = "rows.zarr"\nout = {wrong}\n')
+        refused = run("run", str(job))
+        assert refused.exit_code == 2
+        assert message in refused.output
+        assert "hidden" not in refused.output
+
+
+def test_options_are_for_addresses(run: Callable[..., Result], store: Path, tmp_path: Path) -> None:
+    """One address of the command is enough; without any the options are refused."""
+    for words in (
+        ["show", "rows.model"],
+        ["verify", "rows.model", str(store)],
+        ["train", str(store), "--out", str(tmp_path / "rows.model")],
+    ):
+        result = run(*words, "--storage-option", "region=x")
+        assert result.exit_code == 2
+        assert "storage options are for addresses such as s3://bucket/rows.zarr" in result.output
+    with pytest.raises(UsageError, match="is a path"):
+        coremargin.load("rows.model", storage_options={"region": "x"})

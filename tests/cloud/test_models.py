@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import pickle  # noqa: TID251 - as Dask sends handles to workers
 import shutil
+import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,8 +14,9 @@ import pytest
 
 import coremargin
 from coremargin.data.object_storage import ObjectStorage
-from coremargin.errors import DataError
+from coremargin.errors import Busy, DataError
 from coremargin.formats.generation import FILE, FOLDER, new_generation, parse_generation
+from coremargin.formats.location import location
 from coremargin.formats.object_storage import ObjectReader
 
 if TYPE_CHECKING:
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
 
     from cloud_kit import BucketServer
     from coremargin.formats.location import Location
+    from coremargin.formats.storage import ReadableStorage
 
 
 @pytest.fixture(scope="module")
@@ -159,3 +164,57 @@ def test_readers_stay_with_their_generation(folder: Path, address: Location, loc
     assert again.open("model.json").read() == (local / "model.json").read_bytes()
     assert reader.reopened().open("model.json").read() == (other / "model.json").read_bytes()
     assert ObjectReader(address).open("model.json").read() == (other / "model.json").read_bytes()
+
+
+def test_writers_and_readers_at_once(bucket: Callable[..., Location], local: Path, other: Path) -> None:
+    """Four writers replace one model; whoever reads it meanwhile gets one of them whole, with its own record."""
+    models = [coremargin.load(path) for path in (local, other)]
+    address, seen, done = bucket("rows.model"), list[tuple[int, bool]](), threading.Event()
+    models[0].save(address, {"model": 0})
+    saved, busy, wrong = list[int](), list[int](), list[Exception]()
+
+    def write(number: int) -> None:
+        for k in range(6):
+            which = (number + k) % 2
+            try:
+                models[which].save(address, {"model": which}, overwrite=True)
+                saved.append(which)
+            except Busy:
+                busy.append(which)
+
+    def read() -> None:
+        def whole(files: ReadableStorage) -> tuple[int, Any]:
+            return json.loads(files.open("run.json").read())["model"], coremargin.Model.read(files)
+
+        while not done.is_set():
+            which, found = ObjectStorage(address).read_whole(whole)
+            seen.append((which, found.record == models[which].record and np.array_equal(found.w, models[which].w)))
+
+    def caught(work: Callable[[], None]) -> Callable[[], None]:
+        def run() -> None:
+            try:
+                work()
+            except Exception as error:  # noqa: BLE001 - of a thread
+                wrong.append(error)
+
+        return run
+
+    writers = [threading.Thread(target=caught(partial(write, number))) for number in range(4)]
+    readers = [threading.Thread(target=caught(read)) for _ in range(2)]
+    for thread in (*writers, *readers):
+        thread.start()
+    for thread in writers:
+        thread.join()
+    done.set()
+    for thread in readers:
+        thread.join()
+    assert wrong == []
+    assert len(saved) + len(busy) == 24
+    assert saved
+    assert {which for which, _ in seen} <= {0, 1}
+    assert all(whole for _, whole in seen)
+    current = ObjectReader(address).generation
+    assert current is not None
+    everything = [key for key, _ in ObjectReader(location(address.rpartition("/")[0], address.options)).list_all()]
+    left = {key.split("/")[2] for key in everything if f"/{FOLDER}/" in f"/{key}"}
+    assert left == {current.generation}

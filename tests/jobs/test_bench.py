@@ -468,3 +468,14 @@ def test_part_p_ends_with_a_proof(settings: Any) -> None:
     assert "verified" in ours.note
     assert "NOT" not in ours.note
     assert 1 <= ours.value <= 1.001
+
+
+@pytest.mark.slow
+def test_part_s_trains_from_a_bucket(settings: Any) -> None:
+    """Part (s) ends with the same bits from files and buckets, whatever the service does."""
+    from buckets import buckets
+
+    for group in buckets(settings):
+        assert [row.what for row in group.rows] == ["files", "a bucket", "a bucket with faults"]
+        assert all(row.note.endswith("same bits") for row in group.rows[1:])
+        assert all(row.margin >= 0.99 and row.ratio > 0 for row in group.rows)

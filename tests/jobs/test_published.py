@@ -49,6 +49,29 @@ def test_three_points_in_an_ellipse_are_as_far_apart_as_the_lecture_says(b: floa
     assert (lecture_margin(b) == pytest.approx(largest)) == (b <= 1)
 
 
+def test_statements_about_gaps_are_held_against_what_is_found() -> None:
+    """The lecture's formulas hold for b at most a, and nothing holds of other numbers."""
+    from gap_tolerant import HALF_AXES, lecture_margin, statements
+
+    found = {b: lecture_margin(b) if b <= 1 else b * lecture_margin(1 / b) for b in HALF_AXES}
+    assert [holds for _, _, holds in statements(found)] == [True, True, False, True, True]
+    assert not any(holds for _, _, holds in statements(dict.fromkeys(HALF_AXES, 2.1))[:2])
+
+
+def test_statements_about_volumes_are_held_against_what_is_found() -> None:
+    """Shares below 1/e, and volumes that shrink too slowly, refute Theorem 1 and what follows from it."""
+    from volumes import CENTRE_NAMES, statements
+
+    def found(share: float, volume: float) -> dict[str, object]:
+        one = {"share": share, "error": 0.01, "above": share - 0.3, "distance": 0.1}
+        low = {**one, "share": 0.1}
+        shares = {2: {name: one if name == "gravity" else low for name in CENTRE_NAMES}}
+        return {"shares": shares, "volumes": {name: [[1.0, volume]] for name in CENTRE_NAMES}}
+
+    assert all(holds for _, _, holds in statements(found(0.4, 0.5)))
+    assert [holds for _, _, holds in statements(found(0.2, 0.7))] == [False, False, True, False]
+
+
 def test_shares_and_volumes_are_those_of_known_bodies(rng: np.random.Generator) -> None:
     """Of a quarter disc: its centre of gravity leaves at least 4/9; a plane through the middle leaves half."""
     from volumes import centre_of, distance, least_share, space_of

@@ -90,7 +90,7 @@ def test_reports_of_hyperplanes_name_violators(tmp_path: Path, rng: np.random.Ge
     assert "violators" in page
 
 
-@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge", "logistic"])
 def test_training_errors_are_counted_by_the_verifier(tmp_path: Path, rng: np.random.Generator, loss: str) -> None:
     """As many as `evaluate` finds; the guaranteed risk is that of the formula, in code of its own."""
     X, y = overlapping(rng, 3000)

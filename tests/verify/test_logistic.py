@@ -105,7 +105,7 @@ def test_a_true_certificate_is_confirmed(trained: tuple[Path, Path]) -> None:
     assert (result.status, result.rows, result.problem) == ("certified", 60, "logistic")
     assert result.claimed_lower <= result.lower <= result.upper <= result.claimed_upper
     assert [check.name for check in result.checks] == [
-        "rows", "classes", "hypothesis", "status", "content", "per-sample C", "value", "dual bound", "radius",
+        "rows", "classes", "hypothesis", "status", "content", "per-sample C", "value", "dual bound", "errors", "radius",
     ]  # fmt: skip
 
 

@@ -60,6 +60,7 @@ from coremargin.errors import Busy, DamagedChunk, DataError, StoreError, UsageEr
 from coremargin.formats.campaign import MODEL
 from coremargin.formats.current_answers import same
 from coremargin.formats.local_path import local_path
+from coremargin.formats.location import is_remote, location
 from coremargin.learn.record import run_record
 from coremargin.models.files import MODEL as MODEL_FILES
 from coremargin.models.registry import load
@@ -143,6 +144,7 @@ class Campaign:
         expires: float | str | None = None,
         people: int | None = None,
         settle: str | None = None,
+        storage_options: Mapping[str, str] | None = None,
         cluster: Cluster = None,
         watch: Callbacks | None = None,
     ) -> Campaign:
@@ -153,7 +155,7 @@ class Campaign:
         path : path-like
             Folder to make.
         store : path-like
-            The rows; labels in the store are ignored.
+            The rows, at a path or an address; labels in the store are ignored.
         method : str, default "coreset"
             How rows are chosen: one of those in ``problems/active/strategies.py``.
         epsilon : float, default 0.1
@@ -192,6 +194,8 @@ class Campaign:
             Number of people who are asked about each row, and whose answers settle its label.
         settle : str, optional
             The name of who decides where they disagree; None: the majority, or more people.
+        storage_options : mapping, optional
+            Options of an address, as for ``Store.open``; they are recorded.
         cluster : path-like or Dask Client, optional
             Where scans run.
         watch : Callbacks, optional
@@ -213,10 +217,10 @@ class Campaign:
         """
         named = None if classes is None else named_classes(classes, "Campaign.create")
         file = os.path.abspath(local_path(examples)) if isinstance(examples, str | os.PathLike) else None
-        place, rows = os.path.abspath(local_path(path)), os.path.abspath(local_path(store))
+        place, rows = os.path.abspath(local_path(path)), location(store, storage_options)
         asked = {
             "job": "active",
-            "store": rows,
+            "store": rows if is_remote(rows) else os.path.abspath(rows),
             "out": place,
             "method": method,
             "epsilon": epsilon,
@@ -895,13 +899,13 @@ class Campaign:
         """
         with self.locked():
             state, current = self._state, self._state.log.current
-            commit, path = state.snapshot.commit, state.snapshot.store.path
+            commit, storage = state.snapshot.commit, state.snapshot.store.storage
             state.store.newest_after(commit)  # raises StoreError if rows were changed or removed
             rows = sorted(current.labels)
             # classes that are new to the store are added in the campaign's order
             rows = [row for label in current.classes for row in rows if same(current.labels[row], label)]
             labels = [current.labels[row] for row in rows]
-            return write_labels(path, rows, labels, withdrawn=self._withdrawn(), after=commit.digest)
+            return write_labels(storage, rows, labels, withdrawn=self._withdrawn(), after=commit.digest)
 
     def _withdrawn(self) -> dict[int, list[Any]]:
         """Rows without a label before the campaign whose answers were all taken back, with these labels."""
@@ -913,8 +917,8 @@ class Campaign:
         for commit in commits:
             rows = sorted(row for row in given if start <= row < commit.rows)
             if rows:
-                path = state.snapshot.store.path
-                store = Store.open(path, rows=commit.rows, digest=commit.digest, map_bytes=0)
+                storage = state.snapshot.store.storage
+                store = Store.open(storage, rows=commit.rows, digest=commit.digest, map_bytes=0)
                 codes = (store.labels(row // store.chunk_rows)[row % store.chunk_rows] for row in rows)
                 found |= {row: given[row] for row, code in zip(rows, codes, strict=True) if code == UNLABELLED}
             start = commit.rows

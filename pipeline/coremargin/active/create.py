@@ -36,7 +36,7 @@ from coremargin.formats.campaign import (
     read_campaign,
 )
 from coremargin.formats.current_answers import CurrentAnswers
-from coremargin.formats.location import Location
+from coremargin.formats.location import Location, is_remote
 from coremargin.formats.plain_file import read_plain
 from coremargin.formats.strict_json import LARGEST
 from coremargin.models.files import check_outside
@@ -140,10 +140,10 @@ def _examples_at(path: Path, store: Store) -> tuple[list[Annotation], list[Any] 
         log.refresh()
     digest = log.answers.growths[-1].digest if log.answers.growths else settings.digest
     try:
-        Store.open(store.path, digest=digest)
+        Store.open(store.storage, digest=digest)
     except StoreError:
         raise DataError(
-            f"{path}: expected a campaign about rows of {store.path}, found one about {settings.store} with the digest "
+            f"{path}: expected a campaign about rows of {store.name}, found one about {settings.store} with the digest "
             f"{digest}, which is none of its commits; give its answers as a file, if its rows are these"
         ) from None
     labels = [Annotation(row, label, "label", f"{path}, row {row:,}") for row, label in log.current.labels.items()]
@@ -164,7 +164,8 @@ def _bytes_of(job: ActiveJob, store: Store, rules: Rules, map_digest: str | None
     content = {
         "format": FORMAT,
         "version": VERSION,
-        "store": str(store.path),
+        "store": str(store.storage.name),
+        "store_options": getattr(store.storage.name, "options", None) or None,
         "digest": store.digest,
         "rows": store.rows,
         "features": store.features,
@@ -197,11 +198,23 @@ def read_settings(folder: Path) -> tuple[CampaignSettings, str]:
 
 def job_of(settings: CampaignSettings, folder: Path) -> ActiveJob:
     """The job that describes a campaign."""
-    others = ("format", "version", "store", "digest", "rows", "features", "memory", "block", "by_class", "map_digest")
+    others = (
+        "format",
+        "version",
+        "store",
+        "store_options",
+        "digest",
+        "rows",
+        "features",
+        "memory",
+        "block",
+        "by_class",
+        "map_digest",
+    )
     left = {*others, *Rules._fields}
     asked = {name: getattr(settings, name) for name in settings.__struct_fields__ if name not in left}
     return ActiveJob(
-        store=Location(settings.store),
+        store=settings.location,
         out=Location(str(folder)),
         memory=Size(settings.memory),
         block=Size(settings.block),
@@ -229,7 +242,7 @@ def check_same_job(job: ActiveJob) -> None:
             continue
         found, known = (one.parameters().get(name, getattr(one, name)) for one in (job, there))
         if name == "store":
-            found, known = Path(os.path.abspath(found)), Path(known)
+            found = found if is_remote(found) else Location(os.path.abspath(found))
         if found != known:
             raise SpecError(
                 f"{job.out}: {name}: expected {known} as in the campaign there, found {found}; "

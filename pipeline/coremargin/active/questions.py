@@ -143,6 +143,6 @@ def _describe_missing_class(campaign: CampaignState) -> str:
     which = f"{some} but those that no annotator could label" if unsure else some
     seen = [classes[code] for code in places]
     options = ["--classes", ",".join(map(str, seen)), *options_of(parameters_of(campaign.job))]
-    again = restart_command(campaign.settings.store, str(campaign.path), options)
+    again = restart_command(campaign.settings.location, str(campaign.path), options)
     begin = f"begin another campaign without such classes: `{again}`"
     return f"{head}; all rows{which} are answered; {begin if len(seen) > 1 else 'there is one class only'}"

@@ -98,6 +98,7 @@ def status_of(campaign: CampaignState, awaited: int) -> dict[str, Any]:
         "seconds": campaign.meters.seconds,
         "peak_rss_bytes": campaign.used_executor.peak_rss_bytes(),
         "store": campaign.settings.store,
+        "store_options": campaign.settings.store_options or {},
         "out": str(campaign.path),
     }
 
@@ -266,13 +267,14 @@ def status_without_state(path: str | os.PathLike[str]) -> dict[str, Any] | None:
         "confidence": settings.confidence,
         "rows": rows,
         "store": settings.store,
+        "store_options": settings.store_options or {},
         "out": str(place),
         "loss": job.loss,
         "C": job.cost,
         "trial": job.trial,
         "by_class": job.by_class,
         "parameters": parameters_of(job),
-        "store_bytes": Store.open(settings.store, digest=digest).nbytes,
+        "store_bytes": Store.open(settings.location, digest=digest).nbytes,
         "bytes_read": None,
         "draws_wrong": None,
         "attempt": None,

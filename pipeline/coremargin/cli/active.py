@@ -10,7 +10,7 @@ import click
 from coremargin.cli.annotate import label, page, report
 from coremargin.cli.answer_files import FORMATS, LABEL_STUDIO, answers
 from coremargin.cli.campaigns import campaign_argument, opening, print_status, shown_of, shown_options, who_option
-from coremargin.cli.common import PATH, WHOLE, cluster_option, json_option, quiet_option
+from coremargin.cli.common import PATH, STORE, WHOLE, cluster_option, json_option, quiet_option, storage_option
 from coremargin.cli.label_studio import label_studio
 from coremargin.cli.options import TrainCommand, options_of
 from coremargin.cli.printing import print_json, print_lines
@@ -20,6 +20,7 @@ from coremargin.interruption import terminable
 
 if TYPE_CHECKING:
     from coremargin.data.amend import LabelReport
+    from coremargin.formats.location import Location
     from coremargin.problems.active.spec import ActiveJob
 
 # ``coremargin active labels``: the answers of a campaign as labels of its store.
@@ -41,7 +42,7 @@ def labels(campaign: Path, as_json: bool) -> None:
     """
     with opening(campaign) as opened:
         found = opened.write_labels()
-        store = str(opened.store.path)
+        store = str(opened.store.storage.name)
     if as_json:
         known = ("given", "added", "replaced", "removed", "digest")
         examples = [{"row": row, "before": before, "now": now} for row, before, now in found.examples]
@@ -100,8 +101,9 @@ def active() -> None:
 
 
 @active.command(cls=StartCommand, important=("--out", "--classes", "--examples", "--loss", "--people"))
-@click.argument("store", type=PATH)
+@click.argument("store", type=STORE)
 @click.option("--out", type=PATH, required=True, help="Folder of the campaign.")
+@storage_option
 @click.option(
     "--classes",
     metavar="A,B[,...]",
@@ -116,7 +118,7 @@ def active() -> None:
 @click.option("--people", type=WHOLE, help="Number of people who label each row; the majority, or --settle, decides.")
 @click.option("--settle", metavar="NAME", help="Who decides where the --people disagree.")
 @json_option
-def start(store: Path, **options: Any) -> None:
+def start(store: Path | Location, **options: Any) -> None:
     """Start a campaign on the rows of STORE.
 
     Labels in the store are ignored; only their names are used. Three or more classes must be named by --classes or
@@ -125,6 +127,7 @@ def start(store: Path, **options: Any) -> None:
 
     \b
       coremargin active start rows.zarr --out rows.campaign --classes ham,spam
+      coremargin active start s3://bucket/rows.zarr --out rows.campaign --storage-option region=eu-central-1
       coremargin active start rows.zarr --out soft.campaign --loss hinge --C auto --examples rows.campaign
     """
     from coremargin.active import Campaign

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
+from coremargin.formats.location import Location, storage_words
 from coremargin.problems.active import describe
 from coremargin.problems.active.describe import restart_command_with_loss
 from coremargin.report.numbers import plain_bounds
@@ -55,7 +56,12 @@ def status_text(found: dict[str, Any]) -> list[str]:
         pairs.append(("unknown", f"the file has no label for rows {listed(found['unknown'])}"))
     pairs += ways_on(found)
     if ended == "certified":
-        pairs.append(("check", shlex.join(["coremargin", "verify", found["out"], found["store"]])))
+        pairs.append(
+            (
+                "check",
+                shlex.join(["coremargin", "verify", found["out"], found["store"], *storage_words(_store_of(found))]),
+            )
+        )
     return facts(pairs)
 
 
@@ -118,6 +124,10 @@ def ended(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     return [f"attempt {before['attempt']} to try the model has ended, its draws are answers like any other{more}"]
 
 
+def _store_of(found: dict[str, Any]) -> Location:
+    return Location(found["store"], found["store_options"])
+
+
 def ways_on(found: dict[str, Any]) -> describe.Pairs:
     """The rows whose hulls meet, and what to do: take an answer back, or start a campaign with a loss."""
     if not found["contradiction"]:
@@ -126,7 +136,7 @@ def ways_on(found: dict[str, Any]) -> describe.Pairs:
     tell = f"`{shlex.join(['coremargin', 'active', 'tell', found['out'], 'FILE'])}` with row, label and action"
     about = "" if found["against_rest"] is None else f" for the class {found['against_rest']!r} against the rest"
     begin = restart_command_with_loss(
-        found["store"], found["out"], found["parameters"], fewest=min(found["answered_by_class"], default=0)
+        _store_of(found), found["out"], found["parameters"], fewest=min(found["answered_by_class"], default=0)
     )
     return [
         ("look at", f"rows {rows}: one of these answers is wrong, or a hyperplane is not enough{about}"),

@@ -69,8 +69,8 @@ def commit_root(storage: Storage, facts: Facts, commit: Commit, info: CommitInfo
 
 def taken_before(entries: Iterable[LogEntry]) -> dict[str, int]:
     """The hashes of all files that were taken in, and the numbers of the commits that have their rows."""
-    found = ((mark.sha256, entry.commit.number) for entry in entries for mark in entry.files or ())
-    return dict(found)
+    marks = ((mark, entry.commit.number) for entry in entries for mark in entry.files or ())
+    return {mark.sha256: number for mark, number in marks if mark.sha256 is not UNSET}
 
 
 def current_user() -> str:

@@ -131,8 +131,8 @@ class Inbox:
             if entry.name.startswith((".", "_")):
                 continue
             path = Path(entry.path)
-            if not _is_table(entry.name):
-                if entry.name.lower().endswith(_OTHER_ROWS):
+            if not is_table(entry.name):
+                if is_other_rows(entry.name):
                     left[_shown(path)] = "an inbox takes CSV and Parquet files only"
                 continue
             try:
@@ -370,9 +370,8 @@ class _Intake:
         from coremargin.data.ingest import ingest  # heavy: not where nothing is to be ingested
 
         options = dict(self._options)
-        if append:  # how a file is read; what becomes of its columns is decided
-            options = {name: options[name] for name in ("label", "drop", "delimiter", "header") if name in options}
-            options |= {"append": True, "new_labels": self._new_labels}
+        if append:
+            options = options_of_append(options, new_labels=self._new_labels)
         return ingest(path, self._store, commit_info=commit_info, **options).rows
 
     def _finish(self, claim: _Claim, sha256: str) -> None:
@@ -483,8 +482,20 @@ def _packed(name: str) -> str | None:
     return next((one for one in _PACKED for ending in ENDINGS if name.lower().endswith(f"{ending}{one}")), None)
 
 
-def _is_table(name: str) -> bool:
+def is_table(name: str) -> bool:
+    """Whether a file has the name of a table that an inbox takes."""
     return _packed(name) is not None
+
+
+def is_other_rows(name: str) -> bool:
+    """Whether a file seems to hold rows that an inbox does not take."""
+    return name.lower().endswith(_OTHER_ROWS)
+
+
+def options_of_append(options: Mapping[str, Any], *, new_labels: bool) -> dict[str, Any]:
+    """Options of ``ingest`` for rows that join others: how they are read; what becomes of columns is decided."""
+    kept = {name: options[name] for name in ("label", "drop", "delimiter", "header") if name in options}
+    return kept | {"append": True, "new_labels": new_labels}
 
 
 def _check_header(path: Path, store: str | Path, options: Mapping[str, Any]) -> None:

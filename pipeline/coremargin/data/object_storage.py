@@ -438,9 +438,8 @@ def _check_old(storage: ObjectStorage, kind: Owner, *, overwrite: bool) -> None:
     known = None if storage.generation is None else storage.generation.objects
     if known is None or known is UNSET:
         foreign = kind.foreign_keys(storage)
-    else:  # they were written together, and need not be listed
+    else:  # they were written together; another writer may have removed them by now
         foreign = [key for key in known if not kind.owns(key, False)]
-        foreign = foreign or ([] if kind.is_in(storage) else ["no record of it"])
     refuse(storage.name, kind.what, foreign, overwrite=overwrite)
 
 

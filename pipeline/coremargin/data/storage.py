@@ -84,9 +84,6 @@ class Owner(Protocol):
     def owns(self, key: str, folder: bool) -> bool:
         """Whether an object, or a folder, is of this kind by its name."""
 
-    def is_in(self, storage: ReadableStorage) -> bool:
-        """Whether a storage says that it is of this kind; what else it holds is another matter."""
-
     def foreign_keys(self, storage: Storage, *, whole: bool = True) -> list[str]:
         """What is not; whole: also whether the records are."""
 

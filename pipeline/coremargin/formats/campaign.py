@@ -20,6 +20,7 @@ from coremargin.errors import DataError
 from coremargin.formats.choices import Loss, MapKind, Method, ScalingKind
 from coremargin.formats.feature_map import check_map_values, map_digest, map_schema
 from coremargin.formats.limits import MOST_CLASSES, MOST_ROWS, MOST_SEED
+from coremargin.formats.location import Location, is_remote, storage_options
 from coremargin.formats.map_asked import KEYS, Coef0, Components, Degree, Gamma, MapAsked, MapSeed
 from coremargin.formats.model_arrays import Schema, check_arrays
 from coremargin.formats.model_record import (
@@ -62,12 +63,14 @@ class CampaignSettings(Strict, frozen=True, kw_only=True):
     share is one of the rows of each class that is predicted. loss, C, trial: answers may contradict each other. memory,
     block: for the rows in memory, and bytes that one task reads. expires: seconds after which a question without an
     answer may be asked again. people: so many are asked about each row; settle: who settles what they disagree about.
-    map and so on: what rows are mapped by, gamma being a number; map_digest: of the arrays of the map (map.npz).
+    store_options: of the address of the store. map and so on: what rows are mapped by, gamma being a number;
+    map_digest: of the arrays of the map (map.npz).
     """
 
     format: Literal["coremargin-campaign"]
     version: Literal[1]
     store: str
+    store_options: dict[str, str] | None = None
     digest: Digest
     rows: Rows
     features: Features
@@ -97,11 +100,14 @@ class CampaignSettings(Strict, frozen=True, kw_only=True):
     settle: Annotated[Word, Meta(min_length=1)] | None = None
 
     def __post_init__(self) -> None:
-        """Raises ValueError for two labels that are one, half a soft margin, or half a map."""
+        """Raises ValueError for two labels that are one, options that no store has, half a soft margin or map."""
         if self.classes is not None:
             different_labels(self.classes)
         if len({value is None for value in (self.loss, self.C, self.trial)}) > 1:
             raise ValueError("expected loss, C and trial together, or none of them")
+        options = self.store_options or {}
+        if options and (not is_remote(self.store) or storage_options(options) != options):
+            raise ValueError("expected store_options of an address, by their names")
         if self.settle is not None and self.people is None:
             raise ValueError("expected settle with people only")
         self._check_map()
@@ -114,6 +120,11 @@ class CampaignSettings(Strict, frozen=True, kw_only=True):
         if not wanted - may_lack <= given <= wanted:
             kinds = ", ".join(sorted(wanted)) or "no map"
             raise ValueError(f"expected {kinds} of a map, found {', '.join(sorted(given))}")
+
+    @property
+    def location(self) -> Location:
+        """Where the store lies."""
+        return Location(self.store, self.store_options)
 
     @property
     def asked_map(self) -> MapAsked | None:

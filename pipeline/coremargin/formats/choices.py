@@ -44,7 +44,7 @@ KernelStrategy = Literal[
     "smo",
     "cvm",
 ]
-Centre = Literal["perceptron", "chebyshev", "analytic", "ep", "hit-and-run", "billiard", "dikin"]
+Centre = Literal["perceptron", "chebyshev", "analytic", "ep", "hit-and-run", "billiard", "dikin", "permutations"]
 ErrorPick = Literal["largest", "smallest", "random"]
 ScalingKind = Literal["standard", "minmax", "maxabs", "rownorm", "ellipsoid"]
 #: The scaling that does not follow from the statistics of a store: all rows are read to find it.
@@ -68,5 +68,6 @@ Method = Literal[
     "hit-and-run",
     "billiard",
     "dikin",
+    "permutations",
     "perceptron",
 ]

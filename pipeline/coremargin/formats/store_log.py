@@ -30,11 +30,20 @@ _Text = Annotated[str, Meta(max_length=4000)]
 
 
 class FileMark(Strict, frozen=True, kw_only=True):
-    """A file whose rows a commit has: its name, how many bytes it had, and their hash. It is not to come twice."""
+    """A file whose rows a commit has: its name, how many bytes it had, and what identifies them. It comes once.
+
+    sha256: their hash. tag: of an object, whose name is its address, its ETag instead.
+    """
 
     name: _Text
     nbytes: Count
-    sha256: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+    sha256: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")] | UnsetType = UNSET
+    tag: Annotated[str, Meta(min_length=1, max_length=4000)] | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for both or neither."""
+        if (self.sha256 is UNSET) == (self.tag is UNSET):
+            raise ValueError("expected sha256 of a file, or tag of an object")
 
 
 class LogEntry(Strict, frozen=True, kw_only=True):

@@ -175,7 +175,7 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
         For hard margins (``HardMarginJob``, with ``kernel`` ``KernelJob``): "fast", or a published algorithm, such as
         "paper", Figure 1 of [1]_, with one new row per scan; all end with the same certificate. The guide lists them.
         None: "fast".
-    centre : {"perceptron", "chebyshev", "analytic", "ep", "hit-and-run", "billiard", "dikin"}, optional
+    centre : {"perceptron", "chebyshev", "analytic", "ep", "hit-and-run", "billiard", "dikin", "permutations"}, optional
         Query point of strategy "cutting-planes"; None: "perceptron".
     pick : {"largest", "smallest", "random"}, optional
         Error of the row that becomes the next of these planes; None: "largest".

@@ -12,7 +12,7 @@ from coremargin.data.inbox import DONE, QUARANTINE, SETTLE_S, Inbox
 from coremargin.engine.clusters.specs import ClusterChoice
 from coremargin.errors import SpecError
 from coremargin.formats.function import refuse_function
-from coremargin.formats.location import Location
+from coremargin.formats.location import Location, is_remote
 from coremargin.formats.versions import WORK
 from coremargin.registry.aliases import KEEP
 from coremargin.spec import Seconds, Spec
@@ -31,11 +31,12 @@ _RESERVED = ("job", "store", "out", "cluster")
 class IngestStep(Spec, frozen=True, kw_only=True):
     """Ingest the files of an inbox; columns are described as for ``coremargin ingest``.
 
-    done, quarantine: folders for files that were ingested, and that could not be; default: in the inbox. settle: wait
-    so long after the last change of a file. keep: remove rows whose commit is older.
+    inbox: a folder, or the address of a prefix in a bucket, of which nothing is moved. done, quarantine: folders for
+    files that were ingested, and that could not be; default: in the inbox. settle: wait so long after the last change
+    of a file. keep: remove rows whose commit is older.
     """
 
-    inbox: Path
+    inbox: Location
     done: Path | None = None
     quarantine: Path | None = None
     settle: Seconds = Seconds(SETTLE_S)
@@ -59,10 +60,15 @@ class IngestStep(Spec, frozen=True, kw_only=True):
     keep_default_na: bool | None = None
     unknown: Literal["other", "refuse"] | None = None
 
+    def __post_init__(self) -> None:
+        """Raises ValueError for folders of files that are not moved."""
+        if is_remote(self.inbox) and (self.done is not None or self.quarantine is not None):
+            raise ValueError("done, quarantine: objects of an inbox at an address are not moved; leave them out")
+
     def open_inbox(self) -> Inbox:
         """The inbox with its default folders."""
-        done, quarantine = self.done or self.inbox / DONE, self.quarantine or self.inbox / QUARANTINE
-        return Inbox(self.inbox, done, quarantine, float(self.settle))
+        path = Path(self.inbox)
+        return Inbox(path, self.done or path / DONE, self.quarantine or path / QUARANTINE, float(self.settle))
 
     def ingest_options(self) -> dict[str, Any]:
         """The options about columns that are set."""

@@ -131,21 +131,29 @@ def _log_run(
 def ingest(job: NightlyJob, registry: Registry) -> StepResult:  # noqa: ARG001 - all steps have the same signature
     """Ingest the files of the inbox, each once, and expire old rows."""
     from coremargin.data.inbox import take_in
+    from coremargin.data.object_inbox import take_in_objects
+    from coremargin.formats.location import is_remote
     from coremargin.report.text import count
 
     if job.ingest is None:
         return StepResult(["nothing to ingest: the job has no inbox"])
-    inbox = job.ingest.open_inbox()
-    files = take_in(inbox, job.store, job.ingest.ingest_options(), new_labels=job.ingest.new_labels)
+    remote, options = is_remote(job.ingest.inbox), job.ingest.ingest_options()
+    if remote:
+        files = take_in_objects(job.ingest.inbox, job.store, options, new_labels=job.ingest.new_labels)
+    else:
+        files = take_in(job.ingest.open_inbox(), job.store, options, new_labels=job.ingest.new_labels)
     rows, lines, errors = sum(files.rows.values()), list[str](), list[CoremarginError]()
     if files.rows:
         lines.append(f"{count(rows, 'row')} from {count(len(files.rows), 'file')}")
     lines += [f"{name} was ingested before, by commit {commit}" for name, commit in files.known.items()]
-    lines += [f"{name} is in quarantine: {reason}" for name, reason in files.refused.items()]
+    where = "is refused" if remote else "is in quarantine"
+    lines += [f"{name} {where}: {reason}" for name, reason in files.refused.items()]
     if files.refused:
         names = ", ".join(list(files.refused)[:_LISTED]) + ", ..." * (len(files.refused) > _LISTED)
-        text = f"{inbox.quarantine}: {count(len(files.refused), 'file')} could not be ingested: {names}"
-        errors.append(FilesQuarantined(f"{text}; the reasons are in NAME.why.txt"))
+        place = job.ingest.inbox if remote else job.ingest.open_inbox().quarantine
+        advice = "replace or remove them" if remote else "the reasons are in NAME.why.txt"
+        text = f"{place}: {count(len(files.refused), 'file')} could not be ingested: {names}"
+        errors.append(FilesQuarantined(f"{text}; {advice}"))
     expired = 0
     if job.ingest.keep is not None and open_storage(job.store).exists():
         from coremargin.data.expire import expire

@@ -37,7 +37,13 @@ from coremargin.formats.model_record import WHOLE
 from coremargin.verify.checks import Check, same_two_classes
 from coremargin.verify.claim import Claim, two_classes
 from coremargin.verify.kind import Kind
-from coremargin.verify.soft_margin import class_costs, class_costs_check, margins_within, value_consistency
+from coremargin.verify.soft_margin import (
+    class_costs,
+    class_costs_check,
+    margins_within,
+    training_errors_check,
+    value_consistency,
+)
 from coremargin.verify.store import Members, StoreScan
 from coremargin.verify.sums import SLAB_ROWS, TINY, UNIT, Total, gamma, length, rounded_sum, slabs
 from coremargin.verify.values import value_bounded, value_reached
@@ -50,6 +56,8 @@ if TYPE_CHECKING:
 _FEW = 16 * UNIT  # error of a handful of operations
 #: Relative error of a logarithm or an exponential: 16 units in the last place, of 2 UNIT each.
 ELEMENTARY = 32 * UNIT
+#: A loss below this is that of a row on its own side: log 2 is the loss at the hyperplane.
+SIDE = math.log(2.0) * (1 - 4 * ELEMENTARY)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,8 +84,8 @@ class LogisticScan(StoreScan):
     """The scan for the value of a hypothesis and of a dual point, and what it proves.
 
     ``sums`` are over all rows; of pairs index 0 is the positive class and 1 the negative; s is a row's weight, 1 if the
-    store has none. rows: their number; count: sum s; loss: of upper bounds of the losses; shares: sum s q; entropy: sum
-    s H(q); vectors (2, d): sum s q x; spread (2, d): sum s q |x|.
+    store has none. rows: their number; wrong: of those that may be on the wrong side; count: sum s; loss: of upper
+    bounds of the losses; shares: sum s q; entropy: sum s H(q); vectors (2, d): sum s q x; spread (2, d): sum s q |x|.
     """
 
     claim: LogisticClaim
@@ -85,7 +93,7 @@ class LogisticScan(StoreScan):
     def __init__(self, claim: LogisticClaim, rows: Rows) -> None:
         super().__init__(claim, rows)
         wide = {"vectors": (2, claim.features), "spread": (2, claim.features)}
-        names = ("rows", "count", "loss", "shares", "entropy", *wide)
+        names = ("rows", "wrong", "count", "loss", "shares", "entropy", *wide)
         self.sums = {name: Total(wide.get(name, (2,))) for name in names}
         self._size = length(claim.w) * (1 + gamma(8))
         #: Error of every sum over rows, relative to the sizes of its terms.
@@ -102,11 +110,12 @@ class LogisticScan(StoreScan):
             radius = max(radius, float(lengths.max()))
             y = signs[part]
             s = np.where([y > 0, y < 0], weights[part], 0.0)
-            q = self._shares(x, y, lengths)
+            q, losses = self._shares(x, y, lengths), self._losses(x, y, lengths)
             found = {
                 "rows": np.array([(y > 0).sum(), (y < 0).sum()], dtype=np.float64),
+                "wrong": ((s > 0) & ~(losses < SIDE)).sum(axis=1, dtype=np.float64),
                 "count": np.array([rounded_sum(row) for row in s]),
-                "loss": s @ self._losses(x, y, lengths),
+                "loss": s @ losses,
                 "shares": s @ q,
                 "entropy": s @ entropy(q),
                 "vectors": (s * q) @ x,
@@ -170,6 +179,7 @@ class LogisticScan(StoreScan):
             class_costs_check(claim, "logistic", self.class_c(), rows, count, " its weight times" * self.rows.weighted),
             value_reached(claim, value, self.counted),
             value_bounded(claim, dual),
+            training_errors_check(claim, self.sums["wrong"].value, rows, weighted=self.rows.weighted),
         ]
 
 

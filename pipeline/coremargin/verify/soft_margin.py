@@ -189,6 +189,24 @@ def class_costs_check(claim: Any, loss: str, c: np.ndarray, rows: np.ndarray, co
     return Check("per-sample C", ok=False, text=f"{text}: expected rows of both classes")
 
 
+def training_errors_check(claim: Claim, wrong: np.ndarray, rows: np.ndarray, *, weighted: bool) -> Check:
+    """The training error, which no model claims: the scan counts it, and bounds the error on new rows by it.
+
+    wrong, rows (2,): rows of the positive and the negative class that may be on the wrong side, or on the hyperplane,
+    to within rounding, and all of them. There is no bound for weighted rows, nor for mapped ones: a map may depend on
+    the rows.
+    """
+    errors, count = int(wrong.sum()), int(rows.sum())
+    text = f"none of {count:,} rows is on the wrong side"
+    if errors:
+        text = f"at most {errors:,} of {count:,} rows ({percent_up(errors / count)}) are on the wrong side"
+    if claim.moved or weighted or not count:
+        return Check("errors", ok=True, text=text)
+    risk = guaranteed_risk(count, claim.features + claim.intercept, errors / count)
+    new = f"at most {percent_up(risk)} of new ones, if all are drawn independently (Vapnik, confidence 95 %)"
+    return Check("errors", ok=True, text=f"{text}; {new if risk < VACUOUS else 'too few for a bound on new rows'}")
+
+
 def tried_claim(record: SoftMargin, files: ModelFiles, shared: Mapping[str, Any]) -> Claim | None:
     """The claim that no hard margin exists, if one was tried before the loss: the hulls of these rows meet.
 
@@ -535,22 +553,9 @@ class SoftScan(StoreScan):
             self._dual_weights_check(),
             value_reached(claim, value, self.counted),
             value_bounded(claim, dual),
-            self._training_errors(),
+            training_errors_check(claim, self.sums["wrong"], rows, weighted=self.rows.weighted),
             *([] if self.tried is None else self.tried.checks()),
         ]
-
-    def _training_errors(self) -> Check:
-        """The training error, which no model claims: the scan counts it, and bounds the error on new rows by it."""
-        wrong, rows = int(self.sums["wrong"].sum()), int(self.sums["rows"].sum())
-        text = f"none of {rows:,} rows is on the wrong side"
-        if wrong:
-            text = f"at most {wrong:,} of {rows:,} rows ({percent_up(wrong / rows)}) are on the wrong side"
-        if self.claim.moved or self.rows.weighted or not rows:  # a map may depend on the rows
-            return Check("errors", ok=True, text=text)
-        dimension = self.claim.features + self.claim.intercept
-        risk = guaranteed_risk(rows, dimension, wrong / rows)
-        new = f"at most {percent_up(risk)} of new ones, if all are drawn independently (Vapnik, confidence 95 %)"
-        return Check("errors", ok=True, text=f"{text}; {new if risk < VACUOUS else 'too few for a bound on new rows'}")
 
     def _coreset_check(self) -> Check:
         problems = self.membership()

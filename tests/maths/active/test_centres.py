@@ -15,6 +15,7 @@ from scipy.optimize import linprog
 from scipy.spatial import ConvexHull, HalfspaceIntersection
 from scipy.special import gammaln
 
+from coremargin.maths.active.centres import permuted_perceptrons
 from coremargin.maths.active.ep import bayes_point, expectation
 from coremargin.maths.active.version_space import VersionSpace, chebyshev
 from coremargin.maths.active.walks import analytic_centre, billiard, dikin_walk, gradient, hit_and_run
@@ -92,6 +93,22 @@ def test_walks_find_the_centre_within_three_planes(rng: np.random.Generator, nam
         space = space_of(planes)
         found = space.up(WALKS[name](space, 2, 1000))[0]
         assert np.linalg.norm(found - centre_of_three_planes(planes)) < 0.025
+
+
+def test_perceptrons_on_permutations_are_near_the_centre(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Within the version space, in about the direction of the centre of gravity; one that takes long is refused."""
+    for _ in range(5):
+        planes = some_planes(rng, 3, 3)
+        found = permuted_perceptrons(space_of(planes), 1)
+        assert np.array_equal(found, permuted_perceptrons(space_of(planes), 1))
+        w = space_of(planes).up(found)[0]
+        assert (planes @ w > 0).all()
+        assert angle(w, centre_of_three_planes(planes)) < 20
+    monkeypatch.setattr("coremargin.maths.active.centres.PASSES", 1)
+    with pytest.raises(ValueError, match="within 1 passes"):
+        permuted_perceptrons(space_of(some_planes(rng, 40, 5)), 1)
 
 
 def test_the_centre_of_three_planes_is_that_of_the_polytope(rng: np.random.Generator) -> None:

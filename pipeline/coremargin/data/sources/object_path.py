@@ -33,6 +33,10 @@ _TRANSFERS = 3  # of a range that comes without its end
 _MAGIC = re.compile(r"[*?\[]")
 
 
+class ObjectChanged(DataError):
+    """An object was replaced or removed while it was read."""
+
+
 class ObjectPath:
     """An object, or a prefix of objects, by its key in a bucket or on a host.
 
@@ -125,22 +129,22 @@ class ObjectPath:
         return cast("BinaryIO", io.BufferedReader(ObjectBytes(self), _FIRST_BYTES[0]))
 
     def fetch(self, start: int, stop: int) -> memoryview:
-        """Bytes [start, stop) of the content. Raises DataError: it has changed; RunError."""
+        """Bytes [start, stop) of the content. Raises ObjectChanged, RunError."""
         most = 0
         for _ in range(_TRANSFERS):
             try:
                 found = self.checked(self.storage.fetch(self.key, start, stop))
             except FileNotFoundError as error:
-                raise DataError(f"{self}: the object was removed while it was read; run again") from error
+                raise ObjectChanged(f"{self}: the object was removed while it was read; run again") from error
             if len(found) == stop - start:
                 return found
             most = max(most, len(found))
         raise RunError(f"{self}: the service sent {most:,} bytes of {stop - start:,}; run again")
 
     def checked(self, found: Fetched) -> memoryview:
-        """The bytes of an answer. Raises DataError for those of another content."""
+        """The bytes of an answer. Raises ObjectChanged for those of another content."""
         if (found.tag, found.nbytes) != self._look():
-            raise DataError(f"{self}: the object changed while it was read; run again when it is written no more")
+            raise ObjectChanged(f"{self}: the object changed while it was read; run again when it is written no more")
         return found.data
 
     def files_below(self, skipped: tuple[str, ...], stores: Collection[str]) -> list[ObjectPath]:

@@ -17,12 +17,38 @@ if TYPE_CHECKING:
     from coremargin.maths.margin import Array
     from coremargin.maths.rows import Rows
 
-CentreName = Literal["chebyshev", "analytic", "ep", "hit-and-run", "billiard", "dikin", "perceptron"]
+CentreName = Literal["chebyshev", "analytic", "ep", "hit-and-run", "billiard", "dikin", "permutations", "perceptron"]
 #: A point (q,) of a version space; the seed is for centres that use random numbers.
 Centre: TypeAlias = "Callable[[VersionSpace, int], Array]"
 
 #: Most updates of the perceptron for a centre: a version space that needs more is too thin for it.
 UPDATES = 100_000
+
+#: Perceptrons whose mean is the centre by permutations, and the most passes of each.
+PERMUTATIONS, PASSES = 100, 1_000
+
+
+def permuted_perceptrons(space: VersionSpace, seed: int) -> Array:
+    """The mean (q,) of the directions of perceptrons, each through the planes in a random order until none is wrong.
+
+    Herbrich, Graepel and Campbell 2001 take it for the centre of gravity. Their solutions are not uniform in the
+    version space: an approximation, coarser the fewer the planes are. Raises ValueError if a perceptron does not end.
+    """
+    rng, total = np.random.default_rng(seed), np.zeros(space.dimensions)
+    for _ in range(PERMUTATIONS):
+        w = np.zeros(space.dimensions)
+        for _ in range(PASSES):
+            mistakes = 0
+            for row in space.planes[rng.permutation(len(space.planes))]:
+                if row @ w <= 0:
+                    w, mistakes = w + row, mistakes + 1
+            if not mistakes:
+                break
+        else:
+            raise ValueError(f"expected planes that a perceptron satisfies within {PASSES:,} passes, found none")
+        total += w / np.linalg.norm(w)
+    return total / PERMUTATIONS
+
 
 CENTRES: Mapping[CentreName, Centre] = {
     "chebyshev": lambda space, seed: chebyshev(space)[0],
@@ -31,6 +57,7 @@ CENTRES: Mapping[CentreName, Centre] = {
     "hit-and-run": lambda space, seed: hit_and_run(space, seed).mean(axis=0),
     "billiard": billiard,
     "dikin": lambda space, seed: dikin_walk(space, seed).mean(axis=0),
+    "permutations": permuted_perceptrons,
     "perceptron": lambda space, seed: perceptron(space.planes, np.zeros(space.dimensions), UPDATES).w,
 }
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec.structs import fields
 
+from coremargin.formats.location import storage_words
 from coremargin.problems.active.spec import SOFT, ActiveJob
 from coremargin.report.text import count
 from coremargin.units import exact_size
@@ -185,7 +186,7 @@ def restart_command_with_loss(store: str, campaign: str, parameters: Mapping[str
 
 def restart_command(store: str, campaign: str, options: list[str]) -> str:
     """The command that begins another campaign with the answers of one."""
-    begin = ["coremargin", "active", "start", store, "--out", "NEW"]
+    begin = ["coremargin", "active", "start", store, "--out", "NEW", *storage_words(store)]
     return shlex.join([*begin, *options, "--examples", campaign])
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coremargin.errors import DataError, UsageError
+from coremargin.formats.location import storage_words
 from coremargin.problems.active import describe
 from coremargin.problems.active.spec import ActiveJob
 from coremargin.problems.common import messages
@@ -97,7 +98,7 @@ def _check(path: str | Path) -> list[tuple[str, str]]:
     with suppress(OSError, DataError):  # a model by itself, or nothing that says where the rows are
         folder = Path(path).parent
         facts = read_campaign(read_plain(folder / FILE, LARGEST), str(folder / FILE))
-        return [("check", f"coremargin verify {folder} {facts.store}")]
+        return [("check", " ".join(["coremargin verify", str(folder), facts.store, *storage_words(facts.location)]))]
     return []
 
 

@@ -49,7 +49,8 @@ class ActiveJob(TrainJob, tag_field="job", tag="active", frozen=True, kw_only=Tr
             description="How rows are chosen: coreset the nearest to the hyperplane of the largest margin, stream the "
             "first within its slab, slab the nearest to one that is found by projections, random any; the others the "
             "nearest to a centre of all hyperplanes that agree with the answers: of the largest ball (chebyshev), of "
-            "the logarithmic barrier (analytic), of the mass (ep, hit-and-run, billiard, dikin), or any (perceptron)."
+            "the logarithmic barrier (analytic), of the mass (ep, hit-and-run, billiard, dikin, permutations), or any "
+            "(perceptron)."
         ),
     ] = "coreset"
     error: Annotated[float, Meta(description="Share of the rows that may be labelled wrongly.")] = 0.01
@@ -82,7 +83,6 @@ class ActiveJob(TrainJob, tag_field="job", tag="active", frozen=True, kw_only=Tr
         """Refuse what is out of range, and what only jobs have that run in one go. Raises ValueError."""
         super().__post_init__()
         local_path(self.out)  # a campaign appends to its log
-        local_path(self.store)  # an address is refused: single rows are read again and again
         for name, nothing in (("max_scans", None), ("time_limit", None), ("sample", 0.04)):
             if getattr(self, name) != nothing:
                 raise ValueError(f"{name}: a campaign has none: interrupt it and continue later; leave it out")

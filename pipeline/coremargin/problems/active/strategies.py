@@ -166,5 +166,6 @@ METHODS: Mapping[Name, Method] = {
     "hit-and-run": Centred("hit-and-run"),
     "billiard": Centred("billiard"),
     "dikin": Centred("dikin"),
+    "permutations": Centred("permutations"),
     "perceptron": Centred("perceptron"),
 }

@@ -233,8 +233,10 @@ def published_work(problem: OutlierMargin, found: Result) -> dict[str, float] | 
     from coremargin.problems.common.classes import count_weighted_rows
 
     source, margin = problem.source, found.lower or 0.0
+    if not (margin > 0 and problem.epsilon > 0):
+        return None
     radius = enclosing_radius(source, origin=not problem.intercept)
-    if not (margin > 0 and problem.epsilon > 0 and 0 < radius < math.inf):
+    if not 0 < radius < math.inf:
         return None
     coreset = bounds.coreset_rows(radius, margin, problem.epsilon)
     return {
