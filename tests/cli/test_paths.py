@@ -127,7 +127,7 @@ def test_commands_of_stores_take_addresses(run_cli: Cli, here: Path, made: Path)
     for words, command in commands(main):
         if any(isinstance(parameter.type, StorePath) for parameter in command.params):
             given = {"store": ADDRESS, "address": ADDRESS, "model": str(made / "model"), "out": "kept", "rows": "1"}
-            given |= {"sources": str(made / "rows.csv"), "file": str(made / "rows.csv"), "age": "1 day"}
+            given |= {"sources": str(made / "rows.csv"), "file": str(made / "rows.csv"), "older_than": "1 day"}
             arguments = [str(one.name) for one in command.params if isinstance(one, click.Argument)]
             given |= {} if "store" in arguments else {"model": ADDRESS}
             if "path" in arguments or words == ("reduce",):  # of a registry, which would be made; of another model
