@@ -10,6 +10,7 @@
     |   |-- DamagedChunk    exit 3   a chunk is missing, truncated or altered
     |   |-- BadRow          exit 3   NaN, infinity, a ragged or unreadable row
     |   |-- NoRows          exit 3   a source without rows
+    |   |-- ObjectChanged   exit 3   an object of a bucket was replaced or removed while it was read
     |   |-- LabelError      exit 3   one class only, too many, missing labels
     |   `-- ColumnsUnclear  exit 3   options for columns are missing
     |-- NotCertified        exit 4   the run ended without the required proof
@@ -19,7 +20,9 @@
     |-- ExpiryRefused       exit 12  rows were not expired, since the clock is in doubt
     `-- RunError            exit 5   the machinery failed, the data did not
         |-- BlockFailed     exit 5   a block of chunks failed repeatedly
+        |-- AccessDenied    exit 5   a service refuses, or has no such object and gives no right to list
         |-- OutputError     exit 5   the output cannot be written
+        |   `-- NoAnswer    exit 5   whether an object was written is not known
         |-- CheckpointError exit 5   a checkpoint does not belong to this job
         |-- Busy            exit 5   another job holds the output
         |   `-- Running     exit 75  another run of the same job is active; try again later
@@ -68,6 +71,10 @@ class DataError(CoremarginError, ValueError):
 
 class StoreError(DataError):
     """Not a store, a store of a newer format, or a store that changed under the job."""
+
+
+class ObjectChanged(DataError):
+    """An object of a bucket was replaced or removed while it was read."""
 
 
 class DamagedChunk(DataError):
@@ -136,6 +143,14 @@ class BlockFailed(RunError):
 
 class OutputError(RunError):
     """The output cannot be written."""
+
+
+class NoAnswer(OutputError):
+    """Whether an object was written is not known."""
+
+
+class AccessDenied(RunError):
+    """A service refuses, or there is no such object and no right to list, which it does not tell apart."""
 
 
 class CheckpointError(RunError):

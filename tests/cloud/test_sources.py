@@ -428,7 +428,7 @@ def test_the_command(run: Callable[..., Result], server: BucketServer, folder: P
     assert list(found.columns.names) == ["a", "b", "c"]
     refused = run("ingest", str(folder / "rows.npy"), str(tmp_path / "no.zarr"), *words)
     assert refused.exit_code == 2
-    assert "storage options are for addresses such as s3://bucket/rows.parquet, found none" in refused.output
+    assert "storage options are for addresses such as s3://bucket/rows.zarr" in refused.output
 
 
 def test_python(at: Callable[..., Location], server: BucketServer, folder: Path, tmp_path: Path) -> None:

@@ -12,9 +12,10 @@ from obstore.store import MemoryStore
 from coremargin.data.amend import remove_rows, set_weights, write_labels
 from coremargin.data.compact import compact
 from coremargin.data.writer import StoreWriter
+from coremargin.errors import AccessDenied
 from coremargin.formats import object_storage
 from coremargin.formats.location import location
-from coremargin.formats.object_storage import AccessDenied, ObjectReader
+from coremargin.formats.object_storage import ObjectReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,8 +15,6 @@ from coremargin.learn.train import open_store, train_job
 from coremargin.verify import verify
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from coremargin.data.store import Store
     from coremargin.engine.checkpoint import Begin
     from coremargin.problems.job import TrainJob
@@ -69,4 +68,4 @@ def test_time_is_over_anywhere(tmp_path: Path, clock: Clock, kind: str) -> None:
         clock.last = 1 << 60
         assert run(job, "resume") == ended
         if kind not in PARTIAL:
-            assert train_kit.exact(job.out) == train_kit.exact(whole.out), share
+            assert train_kit.exact(Path(job.out)) == train_kit.exact(Path(whole.out)), share

@@ -217,7 +217,7 @@ def test_interrupted_and_resumed_gives_the_same_bits(
     done = train_job(job, store, InProcess(2), begin="resume")
     assert done.run["resumed"] == breaks >= 1
     assert done.run["bytes_read"] == alone.run["bytes_read"]
-    assert content(job.out) == content(tmp_path / "alone")
+    assert content(Path(job.out)) == content(tmp_path / "alone")
     assert train_job(job, store, InProcess(1), begin="resume").run == done.run  # whole: taken as it is
 
 
@@ -260,7 +260,7 @@ def test_a_limit_leaves_a_fleet_that_goes_on(
     assert isinstance(done.model, FleetModel)
     assert len(done.model.record["evaluations"]) == 3
     assert done.run["scans"] == alone.run["scans"] == 2
-    assert content(job.out) == content(tmp_path / "alone")
+    assert content(Path(job.out)) == content(tmp_path / "alone")
 
 
 @pytest.mark.slow

@@ -75,7 +75,7 @@ def test_what_fits_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     assert again.run["bytes_read"] >= once.run["bytes_read"]
     if name not in ONE_READ:
         assert again.run["bytes_read"] > 1.5 * store.nbytes
-    assert exact(job.out) == exact(tmp_path / "again")
+    assert exact(Path(job.out)) == exact(tmp_path / "again")
 
 
 def test_what_does_not_fit_is_read_again(tmp_path: Path, embedded: Executor) -> None:
@@ -106,4 +106,4 @@ def test_what_was_in_memory_is_read_again_after_a_break(tmp_path: Path) -> None:
         train_job(job, store, InProcess(1), progress=Progress(on_block=count))
     done = train_job(job, store, InProcess(1), begin="resume")
     assert done.run["bytes_read"] == alone.run["bytes_read"]
-    assert exact(job.out) == exact(tmp_path / "alone")
+    assert exact(Path(job.out)) == exact(tmp_path / "alone")

@@ -135,7 +135,7 @@ def test_a_chunk_that_is_damaged_in_the_last_stage(tmp_path: Path, store: Store,
     path.write_bytes(content)
     ended = train_job(job, Store.open(store.path), InProcess(1), begin="resume")
     assert ended.run["bytes_read"] == alone.run["bytes_read"]
-    assert exact(job.out) == exact(tmp_path / "alone")
+    assert exact(Path(job.out)) == exact(tmp_path / "alone")
     assert verify(job.out, store.path).ok
 
 
@@ -150,7 +150,7 @@ def test_broken_off_in_any_stage(tmp_path: Path, store: Store, kind: str, blocks
         with pytest.raises(Interrupted):
             train_job(job, store, InProcess(1), progress=after(blocks, stop))
         ended = train_job(job, store, InProcess(2), begin="resume")
-        assert exact(job.out) == exact(tmp_path / "alone")
+        assert exact(Path(job.out)) == exact(tmp_path / "alone")
         assert ended.run["bytes_read"] == alone.run["bytes_read"]
     late = job_of(store, tmp_path / "late", kind)
 

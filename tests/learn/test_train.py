@@ -217,14 +217,14 @@ def test_an_error_in_a_listener_ends_the_job_and_keeps_the_model(tmp_path: Path,
     """What a callback raises passes through; an older model and the lock are as before."""
     job = new_job(store=store.path, out=tmp_path / "m")
     train_job(job, store, InProcess(1))
-    bits = exact(job.out)
+    bits = exact(Path(job.out))
 
     def fail(_: object) -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         train_job(job, store, InProcess(1), overwrite=True, progress=Progress(on_block=fail))
-    assert exact(job.out) == bits
+    assert exact(Path(job.out)) == bits
     assert train_job(job, store, InProcess(1), overwrite=True, begin="resume").model.status == "certified"
 
 

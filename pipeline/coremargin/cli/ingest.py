@@ -142,7 +142,8 @@ def ingest(
       coremargin ingest 's3://bucket/2026-*/' rows.zarr \\
           --storage-option region=eu-central-1
       coremargin ingest orders.csv orders.zarr --label paid --key order
-      coremargin ingest rows.csv s3://bucket/rows.zarr --storage-option region=eu-central-1
+      coremargin ingest rows.csv s3://bucket/rows.zarr \\
+          --storage-option region=eu-central-1
       coremargin ingest adult.csv adult.zarr --label income \\
           --categorical auto --missing median
       coremargin ingest adult-test.csv test.zarr --columns-of adult.zarr

@@ -14,8 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeVar
 
 from coremargin.data.storage import ABSENT, Tag
-from coremargin.errors import Busy, OutputError, RunError, UsageError
-from coremargin.formats.object_storage import AccessDenied
+from coremargin.errors import AccessDenied, Busy, NoAnswer, OutputError, RunError, UsageError
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -210,10 +209,6 @@ class ConditionalPuts:
         if not result["e_tag"]:
             raise OutputError(f"{self.address}/{path}: the service gives no ETags, without which none can be replaced")
         return str(result["e_tag"])
-
-
-class NoAnswer(OutputError):
-    """Whether a put was done is not known."""
 
 
 def _other(tag: str) -> str:

@@ -12,9 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 from coremargin.data.commits import CommitInfo
 from coremargin.data.inbox import IntakeResult, is_other_rows, is_table, options_of_append
-from coremargin.data.sources.object_path import ObjectChanged, ObjectPath, expand_addresses
+from coremargin.data.sources.object_path import ObjectPath, expand_addresses
 from coremargin.data.storages import open_storage
-from coremargin.errors import ColumnsUnclear, CoremarginError, DamagedChunk, DataError, NoRows, StoreError, UsageError
+from coremargin.errors import (
+    ColumnsUnclear,
+    CoremarginError,
+    DamagedChunk,
+    DataError,
+    NoRows,
+    ObjectChanged,
+    StoreError,
+    UsageError,
+)
 from coremargin.formats.store_log import FileMark, read_record_and_log
 
 if TYPE_CHECKING:

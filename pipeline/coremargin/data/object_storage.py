@@ -21,14 +21,14 @@ import msgspec
 import numpy as np
 from msgspec import UNSET
 
-from coremargin.data.conditional_puts import ConditionalPuts, Found, NoAnswer
+from coremargin.data.conditional_puts import ConditionalPuts, Found
 from coremargin.data.folder import refuse
 from coremargin.data.format import ROOT
 from coremargin.data.lease import Lease, now_there
 from coremargin.data.local_storage import LocalStorage
 from coremargin.data.machine_memory import available_bytes
 from coremargin.data.storage import ABSENT, Entry, check_most, check_size
-from coremargin.errors import Busy, CoremarginError
+from coremargin.errors import Busy, CoremarginError, NoAnswer
 from coremargin.formats.generation import FILE, FOLDER, LARGEST, Generation, below_the_address, new_generation
 from coremargin.formats.location import Location
 from coremargin.formats.object_storage import Fetched, ObjectReader, check_process, read_model_objects

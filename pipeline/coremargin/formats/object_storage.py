@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Self, TypeVar, cast
 from urllib.parse import quote
 
-from coremargin.errors import DataError, RunError, StoreError, UsageError
+from coremargin.errors import AccessDenied, DataError, RunError, StoreError, UsageError
 from coremargin.formats.campaign import FILE as CAMPAIGN
 from coremargin.formats.generation import FILE, LARGEST, Generation, is_of_generations, parse_generation
 from coremargin.formats.open_folder import incomplete
@@ -56,13 +56,6 @@ class Level(NamedTuple):
 
     folders: list[str]
     objects: list[tuple[str, int]]
-
-
-class AccessDenied(RunError):
-    """The service refuses, or there is no such object and no right to list, which a service does not tell apart.
-
-    code: of the service.
-    """
 
     code = ""
 

@@ -208,7 +208,7 @@ def test_the_same_bits_on_threads_and_processes_and_after_interrupts(
                 train_job(job, Store.open(store), executor, begin=begin, progress=Progress(on_block=stop))  # type: ignore[arg-type]
             begin = "resume"
         train_job(job, Store.open(store), executor, begin=begin)  # type: ignore[arg-type]
-        return {file: (job.out / file).read_bytes() for file in ("model.json", "arrays.npz")}
+        return {file: (Path(job.out) / file).read_bytes() for file in ("model.json", "arrays.npz")}
 
     one = run("one", InProcess(1))
     assert one == run("four", InProcess(4))

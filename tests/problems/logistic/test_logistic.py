@@ -169,7 +169,7 @@ def test_a_job_that_is_killed_goes_on_to_the_same_bits(tmp_path: Path, store: St
         train_job(broken, store, InProcess(1), progress=Progress(on_block=stop))
     done = train_job(broken, store, InProcess(1), begin="resume")
     assert done.run["resumed"] == 1
-    assert bytes_of(broken.out) == bytes_of(alone.out)
+    assert bytes_of(Path(broken.out)) == bytes_of(Path(alone.out))
     assert verify(broken.out, store.path).ok
 
 
@@ -179,7 +179,7 @@ def test_any_workers_have_the_same_bits(tmp_path: Path, store: Store, embedded: 
     for name, executor in (("one", InProcess(1)), ("three", InProcess(3)), ("dask", embedded)):
         job = new_job(store=store.path, out=tmp_path / name, loss="logistic", epsilon=1e-6, block=1, memory="1 GiB")
         train_job(job, store, executor)
-        found.append(bytes_of(job.out))
+        found.append(bytes_of(Path(job.out)))
     assert found[0] == found[1] == found[2]
 
 

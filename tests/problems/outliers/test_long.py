@@ -11,6 +11,7 @@ import pytest
 
 import coremargin
 from coremargin.data.arrays import ArraySource
+from coremargin.data.local_storage import LocalStorage
 from coremargin.data.store import Store
 from coremargin.formats.run_record import read_run
 from coremargin.learn.train import Progress, train_job
@@ -65,7 +66,7 @@ def test_a_path_with_shared_certificates_is_verified(tmp_path: Path) -> None:
     coremargin.ingest(x.astype(np.float32), store, labels=y)
     coremargin.train(store, out=out, outliers="0..7", cluster="threads")
     assert verify(out, store).ok
-    run, _ = read_run(out, KIND.run)
+    run, _ = read_run(LocalStorage(out), KIND.run)
     seconds, lower, upper = (np.array(part, float) for part in zip(*run["bounds"], strict=True))
     assert (np.diff(seconds) >= 0).all()
     assert (np.diff(lower[np.isfinite(lower)]) >= 0).all()

@@ -12,6 +12,7 @@ import pytest
 
 import coremargin
 from coremargin.data.arrays import ArraySource
+from coremargin.data.local_storage import LocalStorage
 from coremargin.data.store import Store
 from coremargin.engine.calls import run_calls
 from coremargin.engine.executors import InProcess
@@ -119,10 +120,10 @@ def test_a_resumed_job_goes_on_from_the_bounds_of_its_checkpoint(
 
     stopped = train_job(job, store, InProcess(1), progress=Progress(on_work=impatient))
     assert stopped.resumable
-    *before, end = (tuple(one) for one in read_run(job.out, KIND.run)[0]["bounds"])
+    *before, end = (tuple(one) for one in read_run(LocalStorage(job.out), KIND.run)[0]["bounds"])
     done = train_job(job, store, InProcess(1), begin="resume")
     assert not done.resumable
-    after = [tuple(one) for one in read_run(job.out, KIND.run)[0]["bounds"]]
+    after = [tuple(one) for one in read_run(LocalStorage(job.out), KIND.run)[0]["bounds"]]
     assert len(before) > 1
     assert end[1:] == before[-1][1:]
     assert after[: len(before)] == before

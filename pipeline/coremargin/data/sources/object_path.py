@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from coremargin.data import object_storage
 from coremargin.data.object_storage import ObjectStorage, Part
-from coremargin.errors import DataError, RunError, UsageError
+from coremargin.errors import ObjectChanged, RunError, UsageError
 from coremargin.formats.location import Location
 
 if TYPE_CHECKING:
@@ -31,10 +31,6 @@ _AHEAD = 6
 _STREAMS = 4  # places of one object that are read in turns, such as members of an archive
 _TRANSFERS = 3  # of a range that comes without its end
 _MAGIC = re.compile(r"[*?\[]")
-
-
-class ObjectChanged(DataError):
-    """An object was replaced or removed while it was read."""
 
 
 class ObjectPath:

@@ -237,11 +237,15 @@ def describe_relative_margin(parameters: Mapping[str, Any], rows: str) -> Pairs:
 MARGIN, VALUE, RELATIVE_VALUE = MarginClaims(), ValueClaims(), RelativeValueClaims()
 
 
-def describe_strategy(strategy: str, run: Mapping[str, Any]) -> list[str]:
-    """The margin of a strategy's own hyperplane, its passes and updates, and the theorem's bound on these."""
+def describe_strategy(parameters: Mapping[str, Any], run: Mapping[str, Any]) -> list[str]:
+    """The margin of a strategy's own hyperplane, its passes and updates, and the theorem's bound on these.
+
+    parameters: of the model, among them the strategy where there is such a hyperplane.
+    """
     found = run.get("own")
     if found is None:
         return []
+    strategy = parameters["strategy"]
     own = "its own hyperplane is not proven to separate the classes"
     if found["lower"] is not None and found["lower"] > 0:
         own = f"the margin of its own hyperplane is at least {found['lower']:.6g}"

@@ -48,7 +48,10 @@ class HardMarginJob(TrainJob, frozen=True, kw_only=True):
     ] = "fast"
     centre: Annotated[
         Centre | None,
-        Meta(description="Of cutting planes: the query point.  [default: perceptron]"),
+        Meta(
+            description="Of cutting planes: the query point.  [default: perceptron]",
+            extra={"metavar": "perceptron|chebyshev|..."},
+        ),
     ] = None
     pick: Annotated[
         ErrorPick | None,
@@ -161,7 +164,7 @@ class HardMarginKind(TwoClassKind[HardMarginJob, "HardMargin"]):
 
     def verdict(self, outcome: Outcome, job: HardMarginJob) -> list[str]:
         """Adds the margin of a strategy's own hyperplane, its passes and updates, and the theorem's bound on these."""
-        return [*super().verdict(outcome, job), *messages.describe_strategy(job.strategy, outcome.run)]
+        return [*super().verdict(outcome, job), *messages.describe_strategy(outcome.model.parameters, outcome.run)]
 
     def driver_memory(self, outcome: Outcome) -> tuple[str, str]:
         """The working set; advice if it was full and chunks were read again."""

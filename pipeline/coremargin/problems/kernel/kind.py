@@ -170,7 +170,7 @@ class KernelKind(WorkingSetMessages, OneModel[KernelJob, "KernelMargin", "Kernel
 
     def verdict(self, outcome: Outcome, job: KernelJob) -> list[str]:
         """The claim, what it assumes, and what is proven of a strategy's own hyperplane."""
-        own = messages.describe_strategy(job.strategy, outcome.run)
+        own = messages.describe_strategy(outcome.model.parameters, outcome.run)
         return [*super().verdict(outcome, job), *self.describe_assumption(job), *own]
 
     def describe_reading(self, job: KernelJob) -> str:
