@@ -150,7 +150,15 @@ class NoAnswer(OutputError):
 
 
 class AccessDenied(RunError):
-    """A service refuses, or there is no such object and no right to list, which it does not tell apart."""
+    """A service refuses, or there is no such object and no right to list, which it does not tell apart.
+
+    Attributes
+    ----------
+    code : str
+        Of the service.
+    """
+
+    code = ""
 
 
 class CheckpointError(RunError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from functools import partial
+from functools import partial, partialmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,10 +20,8 @@ from coremargin.engine.loop import OutOfTime
 from coremargin.errors import DataError, Interrupted, SpecError
 from coremargin.learn.train import Progress, train_job
 from coremargin.models.model import Model
-from coremargin.problems.hard import hard_margin as hard
 from coremargin.problems.hard.hard_margin import HardMargin
 from coremargin.problems.registry import kind_of, new_job, write_report
-from coremargin.problems.soft import make as soft
 from coremargin.problems.soft.near_margin import SoftMargin
 from coremargin.problems.soft.report import of_value
 from coremargin.verify import verify
@@ -44,8 +42,8 @@ TRIED = {"tried_ids", "tried_y", "tried_alpha"}
 @pytest.fixture(autouse=True)
 def _small_first_stage(monkeypatch: pytest.MonkeyPatch) -> None:
     """A first stage of a few chunks, so that there are several."""
-    for module, problem in ((hard, HardMargin), (soft, SoftMargin)):
-        monkeypatch.setattr(module, problem.__name__, partial(problem, sample_bytes=3_000))
+    for problem in (HardMargin, SoftMargin):
+        monkeypatch.setattr(problem, "__init__", partialmethod(problem.__init__, sample_bytes=3_000))
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,14 +16,10 @@ from coremargin.engine.executors import InProcess
 from coremargin.engine.loop import Engine, OutOfTime
 from coremargin.errors import ClaimRefuted, DamagedChunk, Interrupted
 from coremargin.learn.train import Progress, open_store, train_job
-from coremargin.problems.fleet import make as fleet
 from coremargin.problems.fleet.report import page_of
-from coremargin.problems.hard import hard_margin as make
 from coremargin.problems.hard.hard_margin import HardMargin
-from coremargin.problems.outliers import outlier_margin
 from coremargin.problems.outliers.outlier_margin import OutlierMargin
 from coremargin.problems.registry import kind_of, new_job
-from coremargin.problems.soft import make as soft
 from coremargin.problems.soft.near_margin import SoftMargin
 from coremargin.verify import verify
 
@@ -47,14 +42,12 @@ CHUNKS, ROWS = 250, 50
 def _small_first_stage(monkeypatch: pytest.MonkeyPatch) -> None:
     """A first stage of one chunk, so that there are six."""
     small: dict[str, Any] = {"sample_bytes": 1000, "sample_share": 0.001}
-    made = ((make, HardMargin), (outlier_margin, OutlierMargin), (soft, SoftMargin), (fleet, SoftMargin))
-    for module, problem in made:
-        limited = partial(_with, problem, small)
-        monkeypatch.setattr(module, problem.__name__, limited)
+    for problem in (HardMargin, OutlierMargin, SoftMargin):
+        monkeypatch.setattr(problem, "__init__", _with(problem.__init__, small))
 
 
-def _with(problem: Any, options: dict[str, Any], *args: Any, **given: Any) -> Any:
-    return problem(*args, **(given | options))
+def _with(begin: Callable[..., None], options: dict[str, Any]) -> Callable[..., None]:
+    return lambda *args, **given: begin(*args, **(given | options))
 
 
 @pytest.fixture

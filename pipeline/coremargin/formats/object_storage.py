@@ -57,8 +57,6 @@ class Level(NamedTuple):
     folders: list[str]
     objects: list[tuple[str, int]]
 
-    code = ""
-
 
 class ObjectReader:
     """Reads the objects below an address: of one generation, the one that is current when the first is read.
