@@ -121,7 +121,7 @@ def main() -> None:
         axes = np.linspace(0.2, 2.0, 37)
         lines = {
             "largest margin, searched for": list(found.items()),
-            "disc around the ellipse, 3/2 max(a, b)": [(b, 1.5 * max(1.0, b)) for b in axes],
+            "disc around it, 3/2 max(a, b)": [(b, 1.5 * max(1.0, b)) for b in axes],
             "general formula with that disc, 2 max(a, b)": [(b, 2.0 * max(1.0, b)) for b in axes],
         }
         published = [(b, lecture_margin(b)) for b in HALF_AXES]
