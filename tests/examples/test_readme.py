@@ -202,7 +202,7 @@ def test_commands_are_found(page: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_commands_work_and_print_what_is_said(
     repository: Path, page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
