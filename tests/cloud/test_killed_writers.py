@@ -5,23 +5,30 @@ The bucket is in memory, so that every request can be tried; test_writing.py has
 
 from __future__ import annotations
 
+import shutil
 import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from coremargin.data import conditional_puts, lease
 from coremargin.data.amend import remove_rows
 from coremargin.data.check import check_store
+from coremargin.data.conditional_puts import ConditionalPuts
+from coremargin.data.format import ROOT
 from coremargin.data.object_storage import ObjectStorage
+from coremargin.data.owned import STORE
 from coremargin.data.store import Store
 from coremargin.data.vacuum import vacuum
-from coremargin.errors import CoremarginError, StoreError
+from coremargin.errors import Busy, CoremarginError, NoAnswer, StoreError
+from coremargin.formats.generation import FILE
 from writing_kit import CHANGES, Buckets, Kill, Stop, append, create
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 EVERY = pytest.mark.parametrize("step", [pytest.param(1, marks=pytest.mark.slow), 11])
 
@@ -114,3 +121,97 @@ def test_stopped_before_every_request(buckets: Buckets, name: str, leftover: boo
         n += step
     assert failures > 3
     assert n > 40
+
+
+def lose_answers(monkeypatch: pytest.MonkeyPatch, path: str, *lost: Callable[[], Any]) -> list[Callable[[], Any]]:
+    """Requests about an object are done, then these are called, one for each, and no answer comes; those to come."""
+    left, write = list(lost), ConditionalPuts._write
+
+    def without_answer(puts: ConditionalPuts, request: Callable[[], Any], key: str) -> Any:
+        result = write(puts, request, key)
+        if key == path and left:
+            left.pop(0)()
+            raise NoAnswer("no answer")
+        return result
+
+    monkeypatch.setattr(ConditionalPuts, "_write", without_answer)
+    return left
+
+
+def interrupt() -> None:
+    """Ctrl-C."""
+    raise KeyboardInterrupt
+
+
+def nothing() -> None:
+    """Nothing happens."""
+
+
+def replace_by_files(address: Any, folder: Path) -> None:
+    """As models are replaced."""
+    create(folder / "new", 70)
+    with ObjectStorage(address).replacing(STORE, overwrite=True) as there:
+        shutil.copytree(folder / "new", str(there.name), dirs_exist_ok=True, ignore=shutil.ignore_patterns(".lock"))
+
+
+@pytest.mark.parametrize("lost", [(nothing, nothing), (interrupt,)])
+@pytest.mark.parametrize("name", ["create", "overwrite", "compact", "files"])
+def test_no_answer_about_the_current_generation(
+    buckets: Buckets, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, lost: tuple[Callable[[], Any], ...]
+) -> None:
+    """What may be current by then is not removed, and the next writer goes on with it."""
+    address = buckets.at("new" if name == "create" else "s")
+    change = partial(replace_by_files, folder=tmp_path) if name == "files" else changing(name)
+    left = lose_answers(monkeypatch, FILE, *lost)
+    with pytest.raises((NoAnswer, KeyboardInterrupt)):
+        change(address)
+    assert not left
+    assert Store.open(address).rows == {"create": 70, "overwrite": 70, "compact": 99, "files": 70}[name]
+    assert check_store(address).whole
+    if name != "files":  # whose record names all objects, as of models
+        append(address)
+        assert check_store(address).whole
+
+
+def test_no_answer_about_a_commit(buckets: Buckets, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another writer takes over: the commit is known as long as that one has not committed, and never done twice."""
+    address = buckets.at("s")
+    root = ObjectStorage(address).generation.prefix + ROOT  # type: ignore[union-attr]
+    left = lose_answers(monkeypatch, root, ObjectStorage(address).fence)
+    append(address)
+    assert not left
+    assert Store.open(address).rows == 130
+    left = lose_answers(monkeypatch, root, partial(append, address, 21, 9))
+    with pytest.raises(NoAnswer, match="whether this change came first is not known"):
+        append(address)
+    assert not left
+    assert Store.open(address).rows == 181
+    assert check_store(address).whole
+
+
+def test_vacuum_leaves_what_others_named(buckets: Buckets) -> None:
+    """A folder that happens to be called ``generations`` is not ours; what a killed writer put there is."""
+    storage = ObjectStorage(buckets.at("mine"))
+    for key in ("generations/2026/rows.csv", "generations/notes.txt", "generations/0123456789abcdef/X/c.0"):
+        storage.write(key, [b"x"])
+    assert vacuum(buckets.at("mine"), older_than=0).objects == 1
+    assert {found.path for found in storage.list_found() if found.path.startswith("generations")} == {
+        "generations/2026/rows.csv",
+        "generations/notes.txt",
+        lease.FILE,
+    }
+
+
+@pytest.mark.parametrize("wrong", [{"since": 1e300}, {"since": -1e300}, {"seconds": 1e300}])
+def test_a_lease_that_makes_no_sense(
+    buckets: Buckets, monkeypatch: pytest.MonkeyPatch, wrong: dict[str, float]
+) -> None:
+    """It is somebody's for as long as others are, and then taken over."""
+    record = msgspec.json.encode({"token": "t", "owner": "me", **wrong})
+    ObjectStorage(buckets.at("s"))._puts.put(lease.FILE, [record])
+    monkeypatch.setattr(lease, "now_there", lambda puts: time.time())
+    with pytest.raises(Busy, match="another writer is at work there: .* of unknown"):
+        append(buckets.at("s"))
+    monkeypatch.setattr(lease, "now_there", lambda puts: time.time() + 1e6)
+    append(buckets.at("s"))
+    assert Store.open(buckets.at("s")).rows == 130

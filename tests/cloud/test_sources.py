@@ -24,7 +24,7 @@ from coremargin.data.ingest import ingest
 from coremargin.data.object_storage import Prefetcher, prefetcher
 from coremargin.data.sources.object_path import expand_addresses
 from coremargin.data.store import Store
-from coremargin.errors import CoremarginError, DataError, RunError, StoreError, UsageError
+from coremargin.errors import CoremarginError, DataError, ObjectChanged, RunError, StoreError, UsageError
 from coremargin.formats.location import Location, location
 from coremargin.formats.object_storage import ObjectReader
 
@@ -429,6 +429,22 @@ def test_the_command(run: Callable[..., Result], server: BucketServer, folder: P
     refused = run("ingest", str(folder / "rows.npy"), str(tmp_path / "no.zarr"), *words)
     assert refused.exit_code == 2
     assert "storage options are for addresses such as s3://bucket/rows.zarr" in refused.output
+    with pytest.raises(UsageError, match="storage options are for addresses such as .*; there is none"):
+        coremargin.train(X, np.arange(100) % 2, storage_options={"region": "x"})
+
+
+def test_an_object_that_is_replaced_by_a_shorter_one(at: Callable[..., Location], folder: Path) -> None:
+    """What lies behind its new end is no error of the service."""
+    path = folder / "rows.csv"
+    path.write_bytes(bytes(200_000))
+    (found,) = next(expand_addresses([at("rows.csv")]))
+    with found.open() as file:
+        file.read(10)
+        path.write_bytes(b"short")
+        with pytest.raises(ObjectChanged, match="s3://buck/rows.csv: the object changed while it was read"):
+            file.read()
+    with pytest.raises(ObjectChanged):
+        found.fetch(150_000, 160_000)
 
 
 def test_python(at: Callable[..., Location], server: BucketServer, folder: Path, tmp_path: Path) -> None:

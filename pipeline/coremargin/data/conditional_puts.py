@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _TRIES = 6  # of a put whose object is still the one to be replaced, or that nothing answers
+_FENCES = 1 << 10  # most bytes that those who take over add to an object
 _PAUSE = 0.2  # seconds before the second try, twice as many before each further one
 _tested = set[tuple[str, frozenset[tuple[str, str]]]]()  # addresses, of this process
 
@@ -54,7 +55,7 @@ class ConditionalPuts:
     def put(self, path: str, parts: Sequence[Data], replaces: Tag | None = None) -> str:
         """Write an object and return its tag. replaces: only in the place of the object of this tag, or ABSENT.
 
-        Raises OutputError; Busy: another object is there.
+        Raises OutputError; NoAnswer: whether it was written is not known; Busy: another object is there.
         """
         import obstore
         from obstore.exceptions import AlreadyExistsError, PreconditionError
@@ -72,17 +73,24 @@ class ConditionalPuts:
             except (AlreadyExistsError, PreconditionError):
                 return None
 
+        content, unanswered = b"".join(views), False
         for attempt in range(_TRIES):
             problem = None
             try:
                 if (result := self._write(put, path)) is not None:
                     return self._tag(result, path)
             except NoAnswer as error:
-                problem = error
-            found = self.read(path, sum(view.nbytes for view in views))
-            if found is not None and found.data == b"".join(views):
+                problem, unanswered = error, True
+            found = self.read(path, len(content) + _FENCES)
+            if found is not None and (found.data == content or _is_fenced(path, content, found.data)):
                 return found.tag  # the answer was lost, not the put
             if (ABSENT if found is None else found.tag) != replaces:
+                if unanswered and replaces != ABSENT:
+                    raise NoAnswer(
+                        f"{self.address}: the service did not answer when {path} was written, and another writer has "
+                        "changed it since: whether this change came first is not known; see what is there before you "
+                        "do it again"
+                    )
                 raise Busy(
                     f"{self.address}: another writer has changed {path} meanwhile; nothing was written, do it again"
                 )
@@ -209,6 +217,13 @@ class ConditionalPuts:
         if not result["e_tag"]:
             raise OutputError(f"{self.address}/{path}: the service gives no ETags, without which none can be replaced")
         return str(result["e_tag"])
+
+
+def _is_fenced(path: str, content: bytes, found: bytes | None) -> bool:
+    """Whether an object is what was put there, with the blank lines of those who took over since (see lease.py)."""
+    if found is None or not path.endswith(".json") or not found.startswith(content):
+        return False
+    return not found[len(content) :].strip(b"\n")
 
 
 def _other(tag: str) -> str:

@@ -14,9 +14,10 @@ import threading
 import time
 import weakref
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
+from msgspec import Meta
 
 from coremargin.data.commits import current_user
 from coremargin.data.storage import ABSENT
@@ -38,8 +39,8 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True):
     token: str
     owner: str = ""
     process: int = 0
-    since: float = 0.0  #: by the owner's clock
-    seconds: float = SECONDS
+    since: Annotated[float, Meta(ge=0, le=1e11)] = 0.0  #: by the owner's clock
+    seconds: Annotated[float, Meta(ge=0, le=86400)] = SECONDS
     renewed: int = 0
 
     def encoded(self) -> bytes:

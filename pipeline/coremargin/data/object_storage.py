@@ -28,7 +28,7 @@ from coremargin.data.lease import Lease, now_there
 from coremargin.data.local_storage import LocalStorage
 from coremargin.data.machine_memory import available_bytes
 from coremargin.data.storage import ABSENT, Entry, check_most, check_size
-from coremargin.errors import Busy, CoremarginError, NoAnswer
+from coremargin.errors import Busy, CoremarginError
 from coremargin.formats.generation import FILE, FOLDER, LARGEST, Generation, below_the_address, new_generation
 from coremargin.formats.location import Location
 from coremargin.formats.object_storage import Fetched, ObjectReader, check_process, read_model_objects
@@ -354,7 +354,13 @@ class ObjectStorage(ObjectReader):
         generation = cast("Generation", cast("ObjectStorage", prepared).generation)
         if self._lease.held:
             self._lease.check()  # as in ``write``
-        self._pointer = self._puts.put(FILE, [generation.encoded()], self._pointer)
+        own = cast("ObjectStorage", prepared)
+        own._replaces = None  # noqa: SLF001 - from now on it may be current, and ``remove`` removes nothing of it
+        try:
+            self._pointer = self._puts.put(FILE, [generation.encoded()], self._pointer)
+        except Busy:  # it is not
+            own._replaces = self  # noqa: SLF001
+            raise
         self._forget()
         self._generation.append(generation)
 
@@ -396,11 +402,13 @@ class ObjectStorage(ObjectReader):
 
     def _replace_generation(self, new: Generation, put: Callable[[], None], tag: Tag | None) -> None:
         """Put the objects of a generation and then what names it. tag: of what names the one before, None for none."""
+        may_be_current = False
         try:
             put()
+            may_be_current = True
             self._puts.put(FILE, [new.encoded()], ABSENT if tag is None else tag)
         except BaseException as error:
-            if not isinstance(error, NoAnswer):  # else it may have been done
+            if not may_be_current or isinstance(error, Busy):
                 with suppress(CoremarginError):
                     self._puts.delete([new.prefix + key for key in cast("dict[str, int]", new.objects)])
             raise

@@ -18,7 +18,7 @@ from coremargin.data.format import BLOCKS, CHANGES, KEYS, VECTORS, read_facts
 from coremargin.data.layout import layouts
 from coremargin.data.owned import STORE
 from coremargin.data.storages import open_storage
-from coremargin.errors import Busy, OutputError, StoreError, UsageError
+from coremargin.errors import Busy, OutputError, RunError, StoreError, UsageError
 from coremargin.interruption import deferred_interrupts
 
 if TYPE_CHECKING:
@@ -134,10 +134,12 @@ class Place:
         with self._turn:
             self._closed = True
             self._turn.wait_for(lambda: self._writers <= {threading.get_ident()})  # a signal may have left our own
-        if not self.published:
-            with suppress(OSError):
-                self.storage.remove("", STORE.owns)
-        self._lock.release()
+        try:
+            if not self.published:
+                with suppress(OSError, RunError):
+                    self.storage.remove("", STORE.owns)
+        finally:
+            self._lock.release()
 
 
 def _clear(storage: Storage) -> None:

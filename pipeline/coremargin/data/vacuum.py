@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 DEFAULT_SECONDS = 7 * 86400.0
 _BATCH = 1000  # objects that are deleted at a time
 _CHUNK = re.compile(r"(?:(X|y|weights)|changes/\d+/(?:y|weights))/c[./](\d+)(?:[./]\d+)*")
+_ID = re.compile("[0-9a-f]{16}")
+_TEST = re.compile("(clock-)?[0-9a-f]{16}")
 _GROUP = re.compile(rf"(?:{BLOCKS}|{CHANGES})/(\d+)/.*|{KEYS}/([^/]+)/.*")
 
 
@@ -165,7 +167,10 @@ def _leftovers(storage: ObjectStorage) -> Iterator[tuple[Found, str]]:
         if path.startswith(f"{FOLDER}/"):
             name, slash, _ = path.removeprefix(f"{FOLDER}/").partition("/")
             if not slash:
-                yield found, "tests of the service"
+                if _TEST.fullmatch(name):
+                    yield found, "tests of the service"
+            elif not _ID.fullmatch(name):
+                continue  # somebody else's
             elif not prefix.startswith(f"{FOLDER}/{name}/"):
                 yield found, f"{FOLDER}/{name}"
             elif unnamed(path.removeprefix(prefix)):

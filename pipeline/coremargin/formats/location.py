@@ -104,7 +104,9 @@ def with_storage_options(options: Mapping[str, str] | None, *given: T) -> tuple[
     Raises UsageError: none of them is an address; or as ``location``.
     """
     if options and not any(is_remote(one) for one in given):
-        location(next(cast("str", one) for one in given if isinstance(one, str | os.PathLike)), options)
+        path = next((os.fsdecode(one) for one in given if isinstance(one, str | os.PathLike)), "")
+        where = f"{path} is a path" if path else "there is none"
+        raise UsageError(f"storage options are for addresses such as s3://bucket/rows.zarr; {where}")
     return tuple(location(cast("str", one), options) if is_remote(one) else one for one in given)
 
 

@@ -31,6 +31,7 @@ _AHEAD = 6
 _STREAMS = 4  # places of one object that are read in turns, such as members of an archive
 _TRANSFERS = 3  # of a range that comes without its end
 _MAGIC = re.compile(r"[*?\[]")
+_CHANGED = "{}: the object changed while it was read; run again when it is written no more"
 
 
 class ObjectPath:
@@ -132,6 +133,8 @@ class ObjectPath:
                 found = self.checked(self.storage.fetch(self.key, start, stop))
             except FileNotFoundError as error:
                 raise ObjectChanged(f"{self}: the object was removed while it was read; run again") from error
+            except OSError as error:  # it ends before these bytes
+                raise ObjectChanged(_CHANGED.format(self)) from error
             if len(found) == stop - start:
                 return found
             most = max(most, len(found))
@@ -140,7 +143,7 @@ class ObjectPath:
     def checked(self, found: Fetched) -> memoryview:
         """The bytes of an answer. Raises ObjectChanged for those of another content."""
         if (found.tag, found.nbytes) != self._look():
-            raise ObjectChanged(f"{self}: the object changed while it was read; run again when it is written no more")
+            raise ObjectChanged(_CHANGED.format(self))
         return found.data
 
     def files_below(self, skipped: tuple[str, ...], stores: Collection[str]) -> list[ObjectPath]:
@@ -304,7 +307,7 @@ class _Range:
     def data(self) -> memoryview:
         if self._data is None:
             found = None
-            with suppress(FileNotFoundError):  # which the second request reports
+            with suppress(OSError):  # which the second request reports
                 found = object_storage.prefetcher.take(self.part)
             data = None if found is None else self.path.checked(found)
             whole = data is not None and len(data) == self.stop - self.start
