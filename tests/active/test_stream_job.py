@@ -403,6 +403,16 @@ def test_a_pipe_that_ends_within_a_line(tmp_path: Path) -> None:
         run_stream(job_of(tmp_path / "pipe", tmp_path / "t"))
 
 
+@pytest.mark.parametrize("wrong", [{"label": "other"}, {"delimiter": ";"}, {"epsilon": 2.0}])
+def test_a_job_that_was_wrong_can_be_corrected(tmp_path: Path, rows: Path, wrong: dict[str, Any]) -> None:
+    """In the same folder, as no row was seen."""
+    with pytest.raises(CoremarginError):
+        run_stream(job_of(rows, tmp_path / "s", **wrong))
+    assert run_stream(job_of(rows, tmp_path / "s")).status == "certified"
+    with pytest.raises(CoremarginError):
+        run_stream(job_of(rows, tmp_path / "s", **wrong))
+
+
 @pytest.mark.parametrize("left", [".stream.toml.new", "stream.toml"])
 def test_a_folder_that_was_begun_by_a_killed_process(tmp_path: Path, rows: Path, left: str) -> None:
     """Nothing is in the way of the same command, wherever the kill came."""
@@ -450,6 +460,11 @@ def test_a_folder_of_another_job(tmp_path: Path, rows: Path) -> None:
     run_stream(job_of(rows, tmp_path / "s"))
     with pytest.raises(UsageError, match=r"was begun with error 0\.02, found 0\.05"):
         run_stream(job_of(rows, tmp_path / "s", error=0.05))
+    (tmp_path / "u").mkdir()
+    (tmp_path / "u" / "stream.toml").write_text("mine = 1\n")
+    with pytest.raises(SpecError):
+        run_stream(job_of(rows, tmp_path / "u"))
+    assert (tmp_path / "u" / "stream.toml").read_text() == "mine = 1\n"
     (tmp_path / "t").mkdir()
     (tmp_path / "t" / "mine").touch()
     with pytest.raises(UsageError, match="expected the folder of a stream or nothing"):
@@ -458,6 +473,8 @@ def test_a_folder_of_another_job(tmp_path: Path, rows: Path) -> None:
         {"follow": True, "rows": ["a", "b"]},
         {"rows": ["a", "a"]},
         {"delimiter": ";;"},
+        {"delimiter": "\n"},
+        {"delimiter": "§"},
         {"rows": []},
         {"rows": ["s3://b/a"]},
     ):

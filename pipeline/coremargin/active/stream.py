@@ -87,8 +87,10 @@ class StreamJob(Spec, tag_field="job", tag="stream", frozen=True, kw_only=True):
             raise ValueError("follow: expected one folder, found more sources; follow each in a stream of its own")
         if self.follow and self.rows[0] == PIPE:
             raise ValueError("follow: expected a folder, found standard input, which ends when it is closed")
-        if len(self.delimiter) != 1:
-            raise ValueError(f"delimiter: expected one character, found {self.delimiter!r}")
+        if len(self.delimiter) != 1 or not self.delimiter.isascii() or self.delimiter in '\r\n"':
+            raise ValueError(
+                f"delimiter: expected one ASCII character, no quote or line break, found {self.delimiter!r}"
+            )
 
     def learner(self) -> StreamLearner:
         """What learns, without any row. Raises SpecError for parameters out of range."""
@@ -160,8 +162,9 @@ class StreamFolder:
 
     def __init__(self, job: StreamJob) -> None:
         self.path, settings = job.out, job.out / SETTINGS
-        if settings.exists():
-            found = load(settings, StreamJob)
+        made, answers = settings.exists(), job.out / ANSWERS
+        found = load(settings, StreamJob) if made else job
+        if made and ((job.out / STATE).exists() or (answers.exists() and answers.stat().st_size > 0)):
             same = set(job.__struct_fields__) - {"out", "follow"}
             other = sorted(name for name in same if getattr(found, name) != getattr(job, name))
             if other:
@@ -170,18 +173,18 @@ class StreamFolder:
                     f"{job.out}: was begun with {other[0]} {was!r}, found {now!r}; give what it was begun with, or "
                     "choose another folder"
                 )
-        else:
+        else:  # of a job whose rows could not be read, other options may follow
             left = aside_of(settings).name  # of a process that was killed here
-            if job.out.exists() and any(place.name != left for place in job.out.iterdir()):
+            if not made and job.out.exists() and any(place.name != left for place in job.out.iterdir()):
                 raise UsageError(f"{job.out}: expected the folder of a stream or nothing, found another; choose one")
             with output_errors(job.out):
                 job.out.mkdir(parents=True, exist_ok=True)
             write_whole(settings, [dump(structs.replace(job, out=Path())).encode()])
         if not (job.out / STATE).exists():
             with output_errors(job.out):
-                (job.out / ANSWERS).touch()
+                answers.touch()
         first = hashlib.sha256(settings.read_bytes()).hexdigest()
-        self.log = Log(job.out / ANSWERS, first, MOST_ROWS, job.classes)
+        self.log = Log(answers, first, MOST_ROWS, job.classes)
         self.log.refresh()
 
     def load_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
@@ -235,7 +238,7 @@ def run_stream(
         The folder is one of another job; or it is not known whether a pipe goes on.
     """
     with Locked(job.out, "this stream"), one_blas_thread(), ExitStack() as context:
-        folder, learner = StreamFolder(job), job.learner()
+        learner, folder = job.learner(), StreamFolder(job)
         labels = LoggedLabels(folder.log, ask, learner)
         options = StreamOptions(job.label, tuple(job.drop), job.delimiter, job.header, job.batch, job.follow)
         state = folder.load_state()
