@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,7 +23,8 @@ from click.testing import Result
 from msgspec import structs
 
 from coremargin.active.stream import ANSWERS, RESULT, STATE, StreamJob, load_stream_job, run_stream
-from coremargin.active.stream_rows import Position, StreamOptions, StreamSource
+from coremargin.active.stream_rows import Position, SeenFile, StreamOptions, StreamSource
+from coremargin.data.files import aside_of
 from coremargin.errors import BadRow, CoremarginError, DataError, LabelError, SpecError, UsageError
 from coremargin.verify import verify
 
@@ -162,9 +164,10 @@ def test_batches_do_not_depend_on_how_a_pipe_is_written(tmp_path: Path) -> None:
     with pa.CompressedOutputStream(str(tmp_path / "rows.csv.gz"), "gzip") as packed:
         packed.write(csv_text(X, y).encode())
     for name, piece in (("a", 1), ("b", 1000), ("c", 1 << 20)):
-        fed(csv_text(X, y), tmp_path / name, piece)
+        fed("\n" * (name == "a") + csv_text(X, y), tmp_path / name, piece)  # empty lines are no rows
     fed(sink.getvalue().to_pybytes(), tmp_path / "d", 500)
-    for name in ("a", "b", "c", "d", "rows.csv", "rows.csv.gz", "rows.parquet"):
+    fed(sink.getvalue().to_pybytes(), tmp_path / "e", 3)
+    for name in ("a", "b", "c", "d", "e", "rows.csv", "rows.csv.gz", "rows.parquet"):
         batches = list(StreamSource(str(tmp_path / name), pipe, Position()).batches())
         assert [len(batch.rows) for batch in batches] == [100, 100, 30, 0], name
         np.testing.assert_array_equal(np.concatenate([batch.rows for batch in batches[:3]]), X, name)
@@ -263,6 +266,69 @@ def test_a_folder_that_grows(tmp_path: Path) -> None:
         run_stream(read)
 
 
+@pytest.mark.parametrize("follow", [False, True])
+def test_a_file_that_was_begun_is_read_first(tmp_path: Path, *, follow: bool) -> None:
+    """After a kill within a file: files that came since may be before it by name, and it may not be gone."""
+    X, y = table(6_000)
+    folder, job = tmp_path / "in", job_of(tmp_path / "in", tmp_path / "s", follow=follow)
+    folder.mkdir()
+    (folder / "m.csv").write_text(csv_text(X[:700], y[:700]))
+
+    def end(learner: Any) -> None:
+        if learner.rows_seen == 300:
+            raise Killed
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("coremargin.active.stream._EVERY_S", -1.0)
+        patch.setattr("coremargin.active.stream_rows._POLL_S", 0.02)
+        with pytest.raises(Killed):
+            run_stream(job, report=end)
+        (folder / "m.csv").rename(folder / ".m")
+        (folder / "a.csv").write_text(csv_text(X[700:], y[700:]))
+        with pytest.raises(DataError, match=r"m\.csv: expected the file whose first rows were seen, found none"):
+            run_stream(job)
+        (folder / ".m").rename(folder / "m.csv")
+        assert run_stream(job).status == "certified"
+    (tmp_path / "whole.csv").write_text(csv_text(X[:700], y[:700]))
+    (tmp_path / "whole2.csv").write_text(csv_text(X[700:], y[700:]))
+    whole = tmp_path / "both"
+    whole.mkdir()
+    (tmp_path / "whole.csv").rename(whole / "1.csv")
+    (tmp_path / "whole2.csv").rename(whole / "2.csv")
+    run_stream(job_of(whole, tmp_path / "t"))
+    assert result_of(tmp_path / "s") == result_of(tmp_path / "t")
+
+
+def test_files_that_are_being_written_are_waited_for(tmp_path: Path) -> None:
+    """Hidden and empty ones, half a Parquet file, and a CSV file that grows while others are read."""
+    X, y = table(5_000)
+    folder, job = tmp_path / "in", job_of(tmp_path / "in", tmp_path / "s", follow=True)
+    folder.mkdir()
+    (folder / ".hidden").write_text("nothing")
+    (folder / "empty.csv").touch()
+    pq.write_table(pa.table({f"f{k}": X[:, k] for k in range(FEATURES)} | {"answer": y}), tmp_path / "whole.parquet")
+    data, text = (tmp_path / "whole.parquet").read_bytes(), csv_text(X[:50], y[:50]).encode()
+    stop = threading.Event()
+
+    def write() -> None:
+        with (folder / "a.csv").open("wb", buffering=0) as csv, (folder / "b.parquet").open("wb", buffering=0) as file:
+            for k in range(10):
+                csv.write(text[k * len(text) // 10 : (k + 1) * len(text) // 10])
+                file.write(data[k * len(data) // 10 : (k + 1) * len(data) // 10])
+                (folder / f"{k}.csv").write_text(csv_text(X[:1], y[:1]))
+                stop.wait(0.05)
+
+    writer = threading.Thread(target=write, daemon=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("coremargin.active.stream_rows._POLL_S", 0.5)
+        threading.Timer(0.3, writer.start).start()
+        assert run_stream(job).status == "certified"
+    writer.join()
+    (tmp_path / "file.csv").write_text(csv_text(X[:10], y[:10]))
+    with pytest.raises(UsageError, match=r"file\.csv: expected a folder to follow, found none"):
+        run_stream(job_of(tmp_path / "file.csv", tmp_path / "t", follow=True))
+
+
 def test_several_readers_take_turns(tmp_path: Path) -> None:
     """Three pipes at a time: the same result in each run, also after kills; their columns are the same."""
     X, y = table(6_000)
@@ -313,6 +379,7 @@ def test_a_class_that_never_comes(tmp_path: Path) -> None:
         ("1,2,yes\n", {"label": 2}, UsageError, "say whether it holds the names"),
         ("f0,f0\n1,2\n", {"label": None}, DataError, "different names"),
         ("", {}, DataError, "empty"),
+        (f"{'f' * 200_000},answer\n1,yes\n", {}, DataError, "the first line cannot be read: field larger"),
     ],
 )
 def test_rows_that_cannot_be_taken(
@@ -331,6 +398,61 @@ def test_a_pipe_that_ends_within_a_line(tmp_path: Path) -> None:
     fed(csv_text(X, y)[:-6], tmp_path / "pipe")
     with pytest.raises(BadRow, match=r"ended within a line, after row 248"):
         run_stream(job_of(tmp_path / "pipe", tmp_path / "s"))
+    fed("f0,answer", tmp_path / "pipe")
+    with pytest.raises(BadRow, match=r"ended within a line, before the first row"):
+        run_stream(job_of(tmp_path / "pipe", tmp_path / "t"))
+
+
+@pytest.mark.parametrize("wrong", [{"label": "other"}, {"delimiter": ";"}, {"epsilon": 2.0}])
+def test_a_job_that_was_wrong_can_be_corrected(tmp_path: Path, rows: Path, wrong: dict[str, Any]) -> None:
+    """In the same folder, as no row was seen."""
+    with pytest.raises(CoremarginError):
+        run_stream(job_of(rows, tmp_path / "s", **wrong))
+    assert run_stream(job_of(rows, tmp_path / "s")).status == "certified"
+    with pytest.raises(CoremarginError):
+        run_stream(job_of(rows, tmp_path / "s", **wrong))
+
+
+@pytest.mark.parametrize("left", [".stream.toml.new", "stream.toml"])
+def test_a_folder_that_was_begun_by_a_killed_process(tmp_path: Path, rows: Path, left: str) -> None:
+    """Nothing is in the way of the same command, wherever the kill came."""
+    job = job_of(rows, tmp_path / "s")
+    run_stream(structs.replace(job, out=tmp_path / "whole"))
+    (tmp_path / "s").mkdir()
+    if left == "stream.toml":
+        shutil.copy(tmp_path / "whole" / left, tmp_path / "s" / left)
+    else:
+        aside_of(tmp_path / "s" / "stream.toml").write_text("job = ")
+    assert run_stream(job).status == "certified"
+    assert result_of(tmp_path / "s") == result_of(tmp_path / "whole")
+
+
+def test_a_pipe_goes_on_after_answers_of_a_first_batch(tmp_path: Path) -> None:
+    """They are in the log before any state is: other rows do not get their numbers."""
+    X, y = table(5_000)
+    job, asked = job_of(tmp_path / "pipe", tmp_path / "s", label=None, classes=["no", "yes"]), list[int]()
+
+    def ask(row: int, *_: Any) -> str:
+        if len(asked) == 5:
+            asked.append(-1)
+            raise Killed
+        asked.append(row)
+        return y[row]
+
+    fed(csv_text(X, None), tmp_path / "pipe")
+    with pytest.raises(Killed):
+        run_stream(job, ask=ask)
+    first = 1 + max(asked)
+    assert not (tmp_path / "s" / STATE).exists()
+    with pytest.raises(UsageError, match=f"{first} rows were seen before; say whether"):
+        run_stream(job, ask=ask)
+    (tmp_path / "pipe").unlink()  # the first writer may still be there
+    fed("f0,f1,f2,f3\n", tmp_path / "pipe")
+    with pytest.raises(UsageError, match="expected answers of two classes"):
+        run_stream(job, ask=ask, pipes="go on")
+    fed(csv_text(X[first:], None), tmp_path / "pipe")
+    assert run_stream(job, ask=ask, pipes="go on").status == "certified"
+    assert len(asked) == len(set(asked))
 
 
 def test_a_folder_of_another_job(tmp_path: Path, rows: Path) -> None:
@@ -338,6 +460,11 @@ def test_a_folder_of_another_job(tmp_path: Path, rows: Path) -> None:
     run_stream(job_of(rows, tmp_path / "s"))
     with pytest.raises(UsageError, match=r"was begun with error 0\.02, found 0\.05"):
         run_stream(job_of(rows, tmp_path / "s", error=0.05))
+    (tmp_path / "u").mkdir()
+    (tmp_path / "u" / "stream.toml").write_text("mine = 1\n")
+    with pytest.raises(SpecError):
+        run_stream(job_of(rows, tmp_path / "u"))
+    assert (tmp_path / "u" / "stream.toml").read_text() == "mine = 1\n"
     (tmp_path / "t").mkdir()
     (tmp_path / "t" / "mine").touch()
     with pytest.raises(UsageError, match="expected the folder of a stream or nothing"):
@@ -346,6 +473,8 @@ def test_a_folder_of_another_job(tmp_path: Path, rows: Path) -> None:
         {"follow": True, "rows": ["a", "b"]},
         {"rows": ["a", "a"]},
         {"delimiter": ";;"},
+        {"delimiter": "\n"},
+        {"delimiter": "§"},
         {"rows": []},
         {"rows": ["s3://b/a"]},
     ):
@@ -386,6 +515,6 @@ def test_the_command_and_the_job_file(here: Path, rows: Path, run_cli: Cli) -> N
 
 def test_a_position_is_kept_as_it_is() -> None:
     """Through JSON."""
-    position = Position((), 3, "ab", ended=True)
+    position = Position((SeenFile("a", 1, 2),), 3, "ab", ended=True, current="b")
     assert Position.from_dict(position.to_dict()) == position
     assert replace(position, batches=4) != position

@@ -110,10 +110,20 @@ def test_rows_that_are_few_bound_no_error(tmp_path: Path, rng: np.random.Generat
     X, y = overlapping(rng, 40)
     with StoreWriter.create(tmp_path / "s.zarr", dtype="float64", features=3) as writer:
         writer.write(X + 3 * y[:, None], y.tolist())
-    for options, words in (({}, "; too few for a bound on new rows"), ({"map": "fourier", "components": 20}, "")):
+    for options, words in (({}, "; too few rows for a bound on new rows"), ({"map": "fourier", "components": 20}, "")):
         coremargin.train(tmp_path / "s.zarr", out=tmp_path / "m", loss="hinge", C=10.0, overwrite=True, **options)
         text = next(one.text for one in examine(tmp_path / "m", tmp_path / "s.zarr").checks if one.name == "errors")
         assert text == f"none of 40 rows is on the wrong side{words}"
+
+
+def test_errors_that_are_many_bound_no_error(tmp_path: Path, rng: np.random.Generator) -> None:
+    """Rows without any signal are not said to be too few."""
+    X, y = rng.normal(size=(3000, 3)), np.where(rng.random(3000) < 0.5, 1, -1)
+    with StoreWriter.create(tmp_path / "s.zarr", dtype="float64", features=3) as writer:
+        writer.write(X, y.tolist())
+    coremargin.train(tmp_path / "s.zarr", out=tmp_path / "m", loss="hinge", C=0.1)
+    text = next(one.text for one in examine(tmp_path / "m", tmp_path / "s.zarr").checks if one.name == "errors")
+    assert text.endswith("; too many for a bound on new rows")
 
 
 def percent_up(share: float) -> str:

@@ -13,6 +13,7 @@ import itertools
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -25,7 +26,7 @@ from coremargin.active.log import Log, entry_of
 from coremargin.active.stream_learner import StreamLearner
 from coremargin.active.stream_rows import PIPE, LabelledBatch, Position, StreamOptions, StreamSource, read_sources
 from coremargin.blas import one_blas_thread
-from coremargin.data.files import output_errors, write_whole
+from coremargin.data.files import aside_of, output_errors, write_whole
 from coremargin.data.folder import write_arrays
 from coremargin.data.locked import Locked
 from coremargin.errors import DataError, SpecError, UsageError
@@ -86,8 +87,10 @@ class StreamJob(Spec, tag_field="job", tag="stream", frozen=True, kw_only=True):
             raise ValueError("follow: expected one folder, found more sources; follow each in a stream of its own")
         if self.follow and self.rows[0] == PIPE:
             raise ValueError("follow: expected a folder, found standard input, which ends when it is closed")
-        if len(self.delimiter) != 1:
-            raise ValueError(f"delimiter: expected one character, found {self.delimiter!r}")
+        if len(self.delimiter) != 1 or not self.delimiter.isascii() or self.delimiter in '\r\n"':
+            raise ValueError(
+                f"delimiter: expected one ASCII character, no quote or line break, found {self.delimiter!r}"
+            )
 
     def learner(self) -> StreamLearner:
         """What learns, without any row. Raises SpecError for parameters out of range."""
@@ -159,8 +162,9 @@ class StreamFolder:
 
     def __init__(self, job: StreamJob) -> None:
         self.path, settings = job.out, job.out / SETTINGS
-        if settings.exists():
-            found = load(settings, StreamJob)
+        made, answers = settings.exists(), job.out / ANSWERS
+        found = load(settings, StreamJob) if made else job
+        if made and ((job.out / STATE).exists() or (answers.exists() and answers.stat().st_size > 0)):
             same = set(job.__struct_fields__) - {"out", "follow"}
             other = sorted(name for name in same if getattr(found, name) != getattr(job, name))
             if other:
@@ -169,15 +173,18 @@ class StreamFolder:
                     f"{job.out}: was begun with {other[0]} {was!r}, found {now!r}; give what it was begun with, or "
                     "choose another folder"
                 )
-        else:
-            if job.out.exists() and any(job.out.iterdir()):
+        else:  # of a job whose rows could not be read, other options may follow
+            left = aside_of(settings).name  # of a process that was killed here
+            if not made and job.out.exists() and any(place.name != left for place in job.out.iterdir()):
                 raise UsageError(f"{job.out}: expected the folder of a stream or nothing, found another; choose one")
             with output_errors(job.out):
                 job.out.mkdir(parents=True, exist_ok=True)
-                (job.out / ANSWERS).touch()
             write_whole(settings, [dump(structs.replace(job, out=Path())).encode()])
+        if not (job.out / STATE).exists():
+            with output_errors(job.out):
+                answers.touch()
         first = hashlib.sha256(settings.read_bytes()).hexdigest()
-        self.log = Log(job.out / ANSWERS, first, MOST_ROWS, job.classes)
+        self.log = Log(answers, first, MOST_ROWS, job.classes)
         self.log.refresh()
 
     def load_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
@@ -230,8 +237,8 @@ def run_stream(
     UsageError
         The folder is one of another job; or it is not known whether a pipe goes on.
     """
-    with Locked(job.out, "this stream"), one_blas_thread():
-        folder, learner = StreamFolder(job), job.learner()
+    with Locked(job.out, "this stream"), one_blas_thread(), ExitStack() as context:
+        learner, folder = job.learner(), StreamFolder(job)
         labels = LoggedLabels(folder.log, ask, learner)
         options = StreamOptions(job.label, tuple(job.drop), job.delimiter, job.header, job.batch, job.follow)
         state = folder.load_state()
@@ -242,12 +249,12 @@ def run_stream(
         positions = [Position.from_dict(one) for one in where["positions"]]
         sources = [StreamSource(name, options, at) for name, at in zip(job.rows, positions, strict=True)]
         for source in sources:
-            if source.is_pipe and source.position != Position():
+            if source.is_pipe and (source.position != Position() or (state is None and folder.log.lines)):
                 _continue_pipe(source, pipes, folder, learner)
             source.position = replace(source.position, ended=False)  # files may have come since
         saved = time.monotonic()
-        going_on = learner.status in ("running", "stopped")
-        for number, batch in read_sources(sources, where["turn"]) if going_on else ():
+        batches = read_sources(sources if learner.status in ("running", "stopped") else (), where["turn"])
+        for number, batch in context.enter_context(closing(batches)):  # threads end with it
             _check_features(where, batch, job.rows[number])
             labels.batch, labels.first, before = batch, learner.rows_seen, labels.asked
             if len(batch.rows):
@@ -268,7 +275,7 @@ def run_stream(
 
 
 def _save(folder: StreamFolder, learner: StreamLearner, where: dict[str, Any]) -> None:
-    if learner.rows_seen:
+    if where["features"] is not None:
         folder.save_state(learner.to_arrays(), where)
 
 
@@ -286,12 +293,14 @@ def _check_features(where: dict[str, Any], batch: LabelledBatch, name: str) -> N
 
 
 def _continue_pipe(source: StreamSource, pipes: str | None, folder: StreamFolder, learner: StreamLearner) -> None:
+    last = max((line.row for line in folder.log.lines), default=-1)
+    seen = max(learner.rows_seen, 1 + last)
     if pipes is None:
         raise UsageError(
-            f"{folder.path}: {learner.rows_seen:,} rows were seen before; say whether the pipe begins with them again "
+            f"{folder.path}: {seen:,} rows were seen before; say whether the pipe begins with them again "
             "(--from-start) or goes on after them (--new-rows)"
         )
     source.continued = pipes == "go on"
     if source.continued:  # numbers of rows that were asked about and lost are not given again
-        learner.rows_seen = max(learner.rows_seen, 1 + max((line.row for line in folder.log.lines), default=-1))
+        learner.rows_seen = seen
         source.position = Position(source.position.files)

@@ -25,7 +25,7 @@ import numpy as np
 
 from coremargin.data.labels import LabelCoder
 from coremargin.data.sources.column_choice import choose_columns, find_column, is_label_name
-from coremargin.data.sources.files import find_files
+from coremargin.data.sources.files import find_files, list_data_files
 from coremargin.data.sources.options import SourceOptions
 from coremargin.data.sources.text import is_number
 from coremargin.data.tables.arrow import ArrowTable
@@ -57,23 +57,24 @@ class SeenFile(NamedTuple):
 class Position:
     """How far a source was read.
 
-    files: that were read whole. batches: of the next one; chain: the hash of their rows and labels. ended: the source
-    has no more rows.
+    files: that were read whole. batches: of the one that was not; chain: the hash of their rows and labels; current:
+    its name, "" of a pipe. ended: the source has no more rows.
     """
 
     files: tuple[SeenFile, ...] = ()
     batches: int = 0
     chain: str = ""
     ended: bool = False
+    current: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it."""
-        return {"files": self.files, "batches": self.batches, "chain": self.chain, "ended": self.ended}
+        return {name: getattr(self, name) for name in ("files", "batches", "chain", "ended", "current")}
 
     @classmethod
     def from_dict(cls, found: dict[str, Any]) -> Position:
         """Inverse of ``to_dict``."""
-        return cls(tuple(SeenFile(*one) for one in found["files"]), found["batches"], found["chain"], found["ended"])
+        return cls(**{**found, "files": tuple(SeenFile(*one) for one in found["files"])})
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,8 @@ class StreamSource:
                 if number == skipped and known != chain:
                     self._refuse_others(name)
                 if number > skipped:
-                    self.position = Position(self.position.files, number, known)
+                    current = "" if self.is_pipe else name
+                    self.position = Position(self.position.files, number, known, current=current)
                     yield LabelledBatch(rows, labels, self._features, self.position)
             if number < skipped:
                 self._refuse_others(name)
@@ -159,37 +161,57 @@ class StreamSource:
         )
 
     def _names(self) -> Iterator[str]:
-        """The pipe, or the files that were not read whole, as they appear."""
+        """The pipe, or the files that were not read whole, as they appear: first the one that was begun.
+
+        Raises DataError: a file whose rows were seen is another by now, or one that was begun is gone.
+        """
         if self.is_pipe:
             yield self.name
             return
-        settled: dict[str, SeenFile] = {}
+        follow, settled = self.options.follow, dict[str, SeenFile]()
+        if follow and not Path(self.name).is_dir():
+            raise UsageError(f"{self.name}: expected a folder to follow, found none; make it, or read without --follow")
         while True:
-            done = {one.name: one for one in self.position.files}
-            present = [SeenFile(name, *self._identity(name)) for name in self._present()]
+            done, begun = {one.name: one for one in self.position.files}, self.position.current
+            present = self._present()
             for one in present:
                 if done.get(one.name, one) != one:
                     raise DataError(
                         f"{one.name}: was changed after its rows were seen; restore it, and put new rows into new files"
                     )
-            coming = [one for one in present if one.name not in done]
-            ready = [one for one in coming if not self.options.follow or settled.get(one.name) == one]
-            yield from (one.name for one in ready[:1])
-            if not ready and not self.options.follow:
-                return
-            settled = {one.name: one for one in coming}
+            coming = sorted((one for one in present if one.name not in done), key=lambda one: one.name != begun)
+            if begun and (not coming or coming[0].name != begun):
+                raise DataError(f"{begun}: expected the file whose first rows were seen, found none; restore it")
+            ready = [one for one in coming if not follow or one.name == begun or settled.get(one.name) == one]
+            for one in ready[:1] if follow else ready:
+                self._require_rows(one.name)
+                yield one.name
             if not ready:
+                if not follow:
+                    return
+                settled = {one.name: one for one in coming}
                 time.sleep(_POLL_S)
 
-    def _present(self) -> list[str]:
-        place = Path(self.name)
-        if self.options.follow and place.is_dir() and not any(place.iterdir()):
-            return []
-        found = find_files(self.name, None)
-        files = () if found is None else found.files
-        if other := next((file for file in files if file.format not in FORMATS), None):
+    def _present(self) -> list[SeenFile]:
+        """The files of the source."""
+        if self.options.follow:
+            names = [str(path) for path in list_data_files(Path(self.name))]
+        else:
+            found = find_files(self.name, None)
+            names = [] if found is None else [str(file.path) for file in found.files]
+        seen = list[SeenFile]()
+        for name in names:
+            try:
+                seen.append(SeenFile(name, *self._identity(name)))
+            except FileNotFoundError:  # it is gone since the folder was listed
+                continue
+        return seen
+
+    def _require_rows(self, name: str) -> None:
+        """Raises UsageError unless a file is CSV or Parquet."""
+        found = find_files(Path(name), None)
+        if found is not None and (other := next((one for one in found.files if one.format not in FORMATS), None)):
             raise UsageError(f"{other.path}: is {other.format}, expected CSV or Parquet in a stream; convert it")
-        return [str(file.path) for file in files]
 
     def _identity(self, name: str) -> tuple[int, int]:
         if self.is_pipe:
@@ -205,10 +227,12 @@ class StreamSource:
         for more, own in self._rows(name):
             rows.append(more)
             labels += own or ()
-            while sum(map(len, rows)) >= size:
-                whole = np.concatenate(rows)
-                yield whole[:size], None if own is None else labels[:size]
-                rows, labels = [whole[size:]], labels[size:]
+            if sum(map(len, rows)) < size:
+                continue
+            whole, first = np.concatenate(rows), 0
+            for first in range(0, len(whole) - size + 1, size):
+                yield whole[first : first + size].copy(), None if own is None else labels[first : first + size]
+            rows, labels = [whole[first + size :].copy()], labels[first + size :]
         if last := [part for part in rows if len(part)]:
             yield np.concatenate(last), labels or None
 
@@ -253,7 +277,7 @@ class StreamSource:
                 yield from _parquet_tables(name, self.options.size)
                 return
             with _opened(name) as file:
-                begin = file.read(4)
+                begin = _Rest(b"", file).read(len(_ARROW))
                 if begin == _ARROW:
                     with pa.ipc.open_stream(_Rest(begin, file)) as reader:
                         yield from (pa.Table.from_batches([records]) for records in reader if len(records))
@@ -277,8 +301,11 @@ class StreamSource:
             if len(rest) > _LONGEST_LINE:
                 raise DataError(f"{self._shown(name)}: expected lines, found {len(rest):,} bytes without an end of one")
             if not data and text and self.is_pipe:  # half a number is a number, too
-                raise BadRow(f"{self._shown(name)}: ended within a line, after row {first - 1:,}; its last row is lost")
+                after = f"after row {first - 1:,}" if first else "before the first row"
+                raise BadRow(f"{self._shown(name)}: ended within a line, {after}; end the last line with a line break")
             text += feed
+            if not names:
+                text = text.lstrip(b"\r\n")  # as empty lines between rows
             if text and not names:
                 names, text = self._head(text, name)
             if text:
@@ -305,7 +332,10 @@ class StreamSource:
     def _head(self, text: bytes, name: str) -> tuple[list[str], bytes]:
         """The names of the columns, their numbers where there are none; and the lines of the rows."""
         line, _, others = text.partition(b"\n")
-        fields = next(csv.reader([line.decode("utf-8-sig").rstrip("\r")], delimiter=self.options.delimiter))
+        try:
+            fields = next(csv.reader([line.decode("utf-8-sig").rstrip("\r")], delimiter=self.options.delimiter))
+        except csv.Error as error:
+            raise DataError(f"{self._shown(name)}: the first line cannot be read: {error}; correct it") from error
         numbers, header = sum(map(is_number, fields)), self.options.header
         if header is None and 0 < numbers < len(fields):
             raise UsageError(
@@ -371,7 +401,7 @@ def _chained(chain: str, rows: np.ndarray, labels: list[Any] | None) -> str:
     return found.hexdigest()
 
 
-def read_sources(sources: Sequence[StreamSource], turn: int) -> Iterator[tuple[int, LabelledBatch]]:
+def read_sources(sources: Sequence[StreamSource], turn: int) -> Generator[tuple[int, LabelledBatch]]:
     """Batches of the sources in turn, from that of number ``turn`` on, each with the number of its source.
 
     Each source is read and parsed by a thread of its own, ahead of the batch that is taken.

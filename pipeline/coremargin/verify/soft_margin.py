@@ -200,11 +200,17 @@ def training_errors_check(claim: Claim, wrong: np.ndarray, rows: np.ndarray, *, 
     text = f"none of {count:,} rows is on the wrong side"
     if errors:
         text = f"at most {errors:,} of {count:,} rows ({percent_up(errors / count)}) are on the wrong side"
-    if claim.moved or weighted or not count:
+    if claim.map is not None or claim.moved or weighted or not count:
         return Check("errors", ok=True, text=text)
-    risk = guaranteed_risk(count, max(1, claim.features + claim.intercept), errors / count)
-    new = f"at most {percent_up(risk)} of new ones, if all are drawn independently (Vapnik, confidence 95 %)"
-    return Check("errors", ok=True, text=f"{text}; {new if risk < VACUOUS else 'too few for a bound on new rows'}")
+    dimension = max(1, claim.features + claim.intercept)
+    risk = guaranteed_risk(count, dimension, errors / count)
+    if risk < VACUOUS:
+        new = f"at most {percent_up(risk)} of new ones, if all are drawn independently (Vapnik, confidence 95 %)"
+    elif guaranteed_risk(count, dimension, 0.0) < VACUOUS:
+        new = "too many for a bound on new rows"
+    else:
+        new = "too few rows for a bound on new rows"
+    return Check("errors", ok=True, text=f"{text}; {new}")
 
 
 def tried_claim(record: SoftMargin, files: ModelFiles, shared: Mapping[str, Any]) -> Claim | None:

@@ -20,6 +20,7 @@ from coremargin.engine.executors import InProcess
 from coremargin.errors import BadRow, Interrupted, LabelError, SpecError
 from coremargin.formats.choices import KernelStrategy
 from coremargin.learn.train import Progress, train_job
+from coremargin.problems.kernel import feature_space
 from coremargin.problems.kernel.kernel_margin import KernelMargin
 from coremargin.problems.registry import new_job, write_report
 
@@ -214,6 +215,32 @@ def test_the_same_bits_on_threads_and_processes_and_after_interrupts(
     assert one == run("four", InProcess(4))
     assert one == run("processes", embedded)
     assert one == run("interrupted", InProcess(1), interrupts=2)
+
+
+@pytest.mark.parametrize("strategy", ["perceptron", "romma", "kowalczyk"])
+def test_a_walk_keeps_no_more_rows_than_fit(tmp_path: Path, strategy: str) -> None:
+    """Of a chunk of which nearly all rows are used: the walk ends within it, as the run does."""
+    rng = np.random.default_rng(1)
+    X, label = rng.normal(size=(4_000, 2)), rng.integers(0, 2, 4_000)
+    store, spans = stored(tmp_path, X, label, chunk_rows=4_000), list[int]()
+
+    def spy(block: Any, carried: Any, vectors: Any) -> Any:
+        found = merged(block, carried, vectors)
+        spans.append(len(found[1]))
+        return found
+
+    merged = feature_space._merged
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(feature_space, "_merged", spy)
+        job = new_job(
+            store=store, out=tmp_path / "m", kernel="rbf", gamma=50.0, strategy=strategy, memory="1MB", max_scans=3
+        )
+        outcome = train_job(job, Store.open(store), InProcess(1))
+    working_set = outcome.run["working_set"]
+    assert outcome.model.status == "stopped"
+    assert "working set" in outcome.run["reason"] or "memory" in outcome.run["reason"], outcome.run["reason"]
+    assert working_set["capacity"] < 1_000
+    assert max(spans) <= working_set["capacity"] + feature_space.BLOCK
 
 
 def test_the_command_and_the_page_state_the_own_hyperplane(tmp_path: Path, run_cli: Any) -> None:

@@ -97,8 +97,7 @@ def _kind(path: FilePath, wanted: str | None) -> str:
 
 def _in_folder(folder: FilePath, wanted: str | None) -> list[tuple[FilePath, str]]:
     """The files in a folder and those below, in order of their paths, but for those without rows."""
-    _refuse_what_is_more(folder)
-    paths = _below(folder)
+    paths = list_data_files(folder)
     kinds = list(zip(paths, look_at_files(lambda path: _kind(path, wanted), paths), strict=True))
     by_kind = defaultdict[str, list[FilePath]](list)
     for path, kind in kinds:
@@ -134,8 +133,12 @@ def look_at_files(look: Callable[[FilePath], T], paths: Sequence[FilePath]) -> I
         return list(pool.map(look, paths))
 
 
-def _below(folder: FilePath) -> list[FilePath]:
-    """All files that may hold data, but empty ones, in order of their paths."""
+def list_data_files(folder: FilePath) -> list[FilePath]:
+    """The files in a folder and those below that may hold rows, without empty ones, in order of their paths.
+
+    Raises UsageError for a folder whose files are no rows, or not all of them.
+    """
+    _refuse_what_is_more(folder)
     if isinstance(folder, ObjectPath):
         return list(folder.files_below(_SKIPPED, _STORE))
 
@@ -148,7 +151,15 @@ def _below(folder: FilePath) -> list[FilePath]:
     for place, folders, names in os.walk(folder, onerror=unreadable):
         folders[:] = [name for name in folders if not name.startswith(_SKIPPED) and not _is_store(Path(place, name))]
         found += [Path(place, name) for name in names if not name.startswith(_SKIPPED)]
-    return [path for path in sorted(found) if path.stat().st_size]
+    return [path for path in sorted(found) if _size(path)]
+
+
+def _size(path: Path) -> int:
+    """Bytes of a file; 0 if it is gone since the folder was listed."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def _is_store(folder: FilePath) -> bool:

@@ -136,8 +136,14 @@ class KernelBlock(RowBlock):
         return weights, constant * float(weights.sum()), length
 
 
-def walk_in_feature_space(strategy: Walk, block: KernelBlock, carried: Carried) -> tuple[Carried, NDArray[np.intp]]:
-    """As ``Walk.walk``; the block's span has the rows that the vectors of ``carried`` are about."""
+def walk_in_feature_space(
+    strategy: Walk, block: KernelBlock, carried: Carried, known_ids: NDArray[np.int64], room: int
+) -> tuple[Carried, NDArray[np.intp]]:
+    """As ``Walk.walk``; the block's span has the rows that the vectors of ``carried`` are about.
+
+    It ends early once it has used more than ``room`` rows whose ids are not known: memory has no room for their kernel
+    values.
+    """
     vectors, known, touched = strategy.vectors or (), block.span, list[NDArray[np.intp]]()
     step = BLOCK if vectors else int(carried["most"])  # without vectors, it has rows of its own, at most so many
     for first in range(0, len(block.ids), step):
@@ -148,12 +154,15 @@ def walk_in_feature_space(strategy: Walk, block: KernelBlock, carried: Carried) 
         longer = {name: np.append(carried[name], np.zeros(len(ids))) for name in vectors}
         found, used = strategy.walk(own, {**carried, **longer})
         touched.append(first + used)
+        room -= int(np.isin(ids[used], known_ids, invert=True).sum())
         if not len(used):  # vectors are as before, but numbers may have changed
             carried = {**found, **{name: carried[name] for name in vectors}}
         elif vectors:
             carried, known = _merged(own, found, vectors)
         else:
             carried = found
+        if room < 0:
+            break
     return carried, np.concatenate([np.zeros(0, np.intp), *touched])
 
 

@@ -141,6 +141,7 @@ class KernelPassProbe:
     """Walk through a chunk, or search rows; span: the rows of ``carried["ids"]``.
 
     margins: the probe of the hypotheses to prove, if ``proves``, with the ids of rows that a walk does not send again.
+    room: further rows that fit into the working set; a walk that uses more ends.
     """
 
     strategy: Walk | RowSearch
@@ -148,6 +149,7 @@ class KernelPassProbe:
     span: ClassRows
     proves: bool
     margins: KernelProbe
+    room: int
 
     def narrow(self, block: Block) -> KernelPassProbe:
         """The same probe with only what this block needs."""
@@ -173,7 +175,9 @@ class KernelPassProbe:
                 margins = self.margins.with_chunk(margins, data, source.name, chunk)
             mine = KernelBlock(as_float64(data.rows), _signs(data), data.ids, source.name, kernel, span)
             if isinstance(self.strategy, Walk):
-                carried, touched = walk_in_feature_space(self.strategy, mine, carried)
+                carried, touched = walk_in_feature_space(
+                    self.strategy, mine, carried, self.margins.known, self.room - len(sent)
+                )
                 new = touched[np.isin(data.ids[touched], self.margins.known, invert=True)]
                 sent = ClassRows.concatenate([sent, data.take(new)])
             elif len(data):
@@ -298,7 +302,8 @@ class PublishedKernelMargin(KernelMargin):
         order = np.argsort(working_set.ids)
         span = working_set.take(order[np.searchsorted(working_set.ids, ids, sorter=order)])
         margins = self._pass_margins(state, progress.own, proves=progress.proves)
-        return KernelPassProbe(cast("Walk", self.rule), progress.carried, span, progress.proves, margins)
+        room = self.capacity.rows - len(working_set)
+        return KernelPassProbe(cast("Walk", self.rule), progress.carried, span, progress.proves, margins, room)
 
     def _level(self, state: KernelState) -> float:
         """(1 - epsilon) times the upper bound on the margin, for the newest function, whose norm is not 1."""
