@@ -12,7 +12,7 @@ import pytest
 from coremargin.data.object_inbox import take_in_objects
 from coremargin.data.store import Store
 from coremargin.data.store_paths import is_store
-from coremargin.errors import ColumnsUnclear, RunError, StoreError
+from coremargin.errors import ColumnsUnclear, DataError, RunError, StoreError
 from coremargin.formats.location import Location, location
 from coremargin.formats.object_storage import ObjectReader
 
@@ -66,6 +66,15 @@ def test_each_object_is_ingested_once(
     assert [mark.name.rpartition("/")[2] for mark in marks] == ["a.parquet", "b.csv", "b.csv", "c.parquet"]
     assert marks[1].tag != marks[2].tag
     assert {method for method, _ in server.requests} == {"GET", "HEAD"}
+
+
+def test_an_object_is_no_inbox(folder: Path, at: Callable[..., Location], tmp_path: Path) -> None:
+    """It would be one without objects; a prefix without any is an empty inbox."""
+    put(folder / "b.csv")
+    for address in ("inbox/b.csv", "inbox/b.*"):
+        with pytest.raises(DataError, match="s3://buck/inbox/b.csv: expected a prefix with objects below it"):
+            take_in_objects(at(address), tmp_path / "rows.zarr", {})
+    assert not take_in_objects(at("none"), tmp_path / "rows.zarr", {})
 
 
 def test_objects_that_are_refused(folder: Path, at: Callable[..., Location], tmp_path: Path) -> None:

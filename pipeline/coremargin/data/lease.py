@@ -21,7 +21,7 @@ from msgspec import Meta
 
 from coremargin.data.commits import current_user
 from coremargin.data.storage import ABSENT
-from coremargin.errors import Busy, OutputError, RunError
+from coremargin.errors import Busy, CoremarginError, OutputError
 from coremargin.formats.generation import FOLDER
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Lease:
                 return
             self._stop.set()
             if not self._lost:
-                with suppress(RunError, OSError):
+                with suppress(CoremarginError, OSError):
                     self._puts.put(FILE, [_Record(token=secrets.token_hex(8)).encoded()], self._tag)
 
     def abandon(self) -> None:
@@ -152,7 +152,7 @@ def _renew(lease: weakref.ref[Lease], stop: threading.Event, seconds: float) -> 
             found.renew()
         except Busy:
             return
-        except (RunError, OSError):  # the next time
+        except (CoremarginError, OSError):  # the next time
             pass
         del found
 

@@ -45,9 +45,14 @@ def take_in_objects(
     """Ingest the objects below an address whose rows the store does not have, in the order of their keys.
 
     options: those of ``ingest`` about columns, for a store that does not exist yet. Raises DataError: no object fits
-    them; StoreError, RunError, OutputError, Busy: what was ingested before stays so.
+    them, or an object has this address; StoreError, RunError, OutputError, Busy: what was ingested before stays so.
     """
-    found = (path for root in next(expand_addresses([inbox])) for path in root.files_below(_SKIPPED, ()))
+    found = list[ObjectPath]()
+    for root in next(expand_addresses([inbox])):
+        below = root.files_below(_SKIPPED, ())
+        if not below and root.is_file():
+            raise DataError(f"{root}: expected a prefix with objects below it, found an object; give its prefix")
+        found += below
     result, known = IntakeResult(), _ingested(store)
     undecided = list[tuple[ObjectPath, CoremarginError]]()
     for path in found:
