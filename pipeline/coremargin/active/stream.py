@@ -127,7 +127,7 @@ class LoggedLabels:
             yield self._label(row, np.asarray(asked.rows[place]))
 
     def known(self, place: int, labels: Iterator[Any] | Sequence[Any]) -> list[tuple[int, Any]]:
-        """None."""
+        """None: labels are taken one by one."""
         del place, labels
         return []
 
