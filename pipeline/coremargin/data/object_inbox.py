@@ -31,7 +31,7 @@ class _AlreadyIngested(Exception):
 
 
 def take_in_objects(
-    inbox: Location, store: Path, options: Mapping[str, Any], *, new_labels: bool = False
+    inbox: Location, store: str | Path, options: Mapping[str, Any], *, new_labels: bool = False
 ) -> IntakeResult:
     """Ingest the objects below an address whose rows the store does not have, in the order of their keys.
 
@@ -58,7 +58,7 @@ def take_in_objects(
 def _take(
     path: ObjectPath,
     mark: FileMark,
-    store: Path,
+    store: str | Path,
     options: Mapping[str, Any],
     result: IntakeResult,
     undecided: list[tuple[ObjectPath, CoremarginError]],
@@ -101,7 +101,7 @@ def _mark_of(path: ObjectPath) -> FileMark | None:
         return None
 
 
-def _ingested(store: Path) -> dict[tuple[str, Any], int]:
+def _ingested(store: str | Path) -> dict[tuple[str, Any], int]:
     """Address and tag of each object whose rows a store has, and the number of its commit."""
     storage = open_storage(store)
     entries = read_record_and_log(storage)[1] if storage.exists() else []
