@@ -231,21 +231,6 @@ def served_bucket(root: Path) -> Iterator[BucketServer]:
 
 
 @contextmanager
-def served_apart(root: Path, *options: str) -> Iterator[str]:
-    """The same in a process of its own: its endpoint."""
-    command = [sys.executable, __file__, str(root), *options]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        yield process.stdout.readline().strip()
-    finally:
-        process.kill()
-        process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
-
-
-@contextmanager
 def moto_server() -> Iterator[str]:
     """The endpoint of moto's S3, in a process of its own."""
     with socket.socket() as free:

@@ -34,7 +34,7 @@ _LARGEST = 1 << 16
 
 
 class _Record(msgspec.Struct, frozen=True, kw_only=True):
-    """token: another one for each time that the lease is taken. renewed: how often; owner "": nobody writes."""
+    """token: random, new each time the lease is taken. renewed: number of renewals; owner "": there is no writer."""
 
     token: str
     owner: str = ""
@@ -87,7 +87,7 @@ class Lease:
                     self._puts.put(FILE, [_Record(token=secrets.token_hex(8)).encoded()], self._tag)
 
     def abandon(self) -> None:
-        """Let it expire: whoever writes next then takes it over, with all that this entails."""
+        """Let it expire, so that the next writer takes it over."""
         with self._changing:
             self._holders, self._lost = 0, True
             self._stop.set()
@@ -158,7 +158,7 @@ def _renew(lease: weakref.ref[Lease], stop: threading.Event, seconds: float) -> 
 
 
 def _read(puts: ConditionalPuts) -> tuple[_Record, Stored] | None:
-    """The lease as it is now, and its object; what cannot be read is somebody's for as long as a lease lasts."""
+    """The lease and its object as they are now; an unreadable one counts as held by another writer until it expires."""
     stored = puts.read(FILE, _LARGEST)
     if stored is None:
         return None

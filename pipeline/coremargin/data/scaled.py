@@ -7,8 +7,8 @@ Shift and factor of each column come from the statistics that ingest kept, of al
     minmax      low      1 / (high - low)                              factor 1: 0 throughout
     maxabs      0        1 / max(|low|, |high|)                        a column of zeros: factor 1
     rownorm     each row is divided by its Euclidean length
-    ellipsoid   z = F (x - c) of the ellipsoid of least volume around the rows, which takes a read: whoever scales has
-                found it (learn/ellipsoid_scaling.py)
+    ellipsoid   z = F (x - c) of the ellipsoid of least volume around the rows, which takes a read: a training
+                finds it first (learn/ellipsoid_scaling.py)
 
 Sparse rows keep their zeros: ``standard`` does not shift them (as with_mean=False), ``minmax`` would and is refused.
 

@@ -170,7 +170,7 @@ def _leftovers(storage: ObjectStorage) -> Iterator[tuple[Found, str]]:
                 if _TEST.fullmatch(name):
                     yield found, "tests of the service"
             elif not _ID.fullmatch(name):
-                continue  # somebody else's
+                continue  # not of this project
             elif not prefix.startswith(f"{FOLDER}/{name}/"):
                 yield found, f"{FOLDER}/{name}"
             elif unnamed(path.removeprefix(prefix)):

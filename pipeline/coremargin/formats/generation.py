@@ -28,7 +28,7 @@ class Generation(Strict, frozen=True, kw_only=True):
 
     generation: "" where the objects lie directly below the address all the same.
     objects: keys and bytes of all of them, where they were all written together: then none has to be looked for, which
-    without the right to list cannot be told from a refusal.
+    without the right to list has the same answer as a refusal.
     """
 
     format: str

@@ -182,7 +182,7 @@ class ObjectReader:
         def content_bytes() -> Any:
             try:
                 return self._call(result.bytes, key)
-            except RunError:  # of an answer that nobody read for long
+            except RunError:  # the answer was not read for long
                 found = self.fetch(key)
                 if found.tag != tag:
                     raise

@@ -76,7 +76,7 @@ STEP_COST, MOST_SOLVED, LEAST_EACH = 2e8, 4000, 2
 BAND_PART, SOLVER_PART = 0.25, 0.5
 #: What log det S may still gain in a sample; in a band, as a share of epsilon, and at least.
 SAMPLE_GAIN, SHARE_OF_EPSILON, LEAST_GAIN = 1e-2, 0.1, 1e-10
-#: A frame whose ellipsoid is wider in one direction than in another by more than this, or so far off, is made anew.
+#: A frame whose ellipsoid is wider in one direction than in another by more than this, or so far off, is found again.
 NEAR_FRAME = 1e3
 #: The histogram of levels ends at so many times the sample's largest level, or so many levels of the surface.
 HIGH, FARTHEST = 1.05, 3.0
