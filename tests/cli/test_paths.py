@@ -35,10 +35,11 @@ UNKNOWN = "hdfs://bucket/rows.zarr"  #: of no service that is known
 #: Functions that read the store, the model or the files of an address.
 READ = {"train source", "retrain store", "load", "Model.load", "verify model", "verify store", "predict model"}
 READ |= {"predict source", "predict sources", "evaluate source", "Store.open", "ingest source", "ingest sources"}
-READ |= {"retrain model", "Campaign.create store"}
+READ |= {"retrain model", "Campaign.create store", "Registry"}
 #: Functions that write a store or a model there.
 WRITE = {"ingest store", "StoreWriter.create", "StoreWriter.append", "compact", "compact out", "expire", "remove_rows"}
 WRITE |= {"set_weights", "write_labels", "save", "train out", "train store out", "retrain out"}
+WRITE |= {"Registry.create"}
 FOUND = "is not supported yet"
 CLUSTER = "expected a cluster file, an address with"
 X, Y = np.array([[-2.0], [-1.0], [1.0], [2.0]]), [0, 0, 1, 1]
@@ -172,7 +173,7 @@ def test_what_is_shown_of_rows_lies_here(run_cli: Cli, here: Path, made: Path, o
     [
         'job = "train"\nstore = "rows.zarr"\nout = "m"\ncluster = "{0}"',
         'job = "active"\nstore = "s"\nout = "c"\nexamples = "{0}"',
-        'job = "nightly"\nstore = "s"\nregistry = "{0}"',
+        'job = "nightly"\nstore = "s"\nregistry = "r"\nwork = "{0}"',
         'job = "nightly"\nstore = "s"\nregistry = "r"\n[ingest]\ninbox = "i"\ndone = "{0}"',
         'job = "nightly"\nstore = "s"\nregistry = "r"\n[ingest]\ninbox = "i"\nquarantine = "{0}"',
     ],
