@@ -5,6 +5,7 @@ The bucket is in memory, so that every request can be tried; test_registry_comma
 
 from __future__ import annotations
 
+import shutil
 import time
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,7 @@ from coremargin.data import conditional_puts, lease
 from coremargin.data.conditional_puts import ConditionalPuts
 from coremargin.data.vacuum import vacuum
 from coremargin.errors import Busy, CoremarginError, DataError, NoAnswer, Running, UsageError
+from coremargin.formats.model_files import NEAR_ROWS
 from coremargin.registry import registry as room
 from coremargin.registry.add_version import add
 from coremargin.registry.aliases import collect, promote, rollback
@@ -104,8 +106,12 @@ DONE = {
     "rollback": [("rolled back", 1)],
     "collect": [("removed", 1)],
 }
-EVERY = [("add", 4), ("promote", 2), ("rollback", 2), ("collect", 1)]
-EVERY += [pytest.param(name, 1, marks=pytest.mark.slow) for name, _ in EVERY]  # type: ignore[misc]
+STEPS = {"add": 4, "promote": 2, "rollback": 2, "collect": 1}  #: so many requests apart in the quick tests
+EVERY = [
+    pytest.param(name, step, marks=[pytest.mark.slow] * (step < STEPS[name]))
+    for name in STEPS
+    for step in sorted({1, STEPS[name]})
+]
 
 
 @pytest.mark.parametrize(("name", "step"), EVERY)
@@ -172,7 +178,7 @@ def test_killed_while_it_is_made(bucket: OneBucket, step: int) -> None:
 
 
 @pytest.mark.parametrize("other", ["add", "promote"])
-@pytest.mark.parametrize(("name", "step"), [*EVERY[:1], *EVERY[1:3], *EVERY[4:7]])
+@pytest.mark.parametrize(("name", "step"), EVERY[:-1])
 def test_stopped_before_every_request(
     bucket: OneBucket, two: Registry, models: list[Path], name: str, step: int, other: str
 ) -> None:
@@ -252,6 +258,30 @@ def test_a_lost_answer_adds_nothing_twice(
     assert promote(two, 3) is not None
     assert not left
     assert len([line for line in lines(two) if line[:2] == ("promoted", 3)]) == 2
+    check_whole(two)
+
+
+def test_near_rows_of_quiet_nights_are_copied(
+    two: Registry, models: list[Path], bucket: OneBucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the service, from the version before, if they are the same; else, or if it does not, they are uploaded."""
+    quiet = tmp_path / "quiet.model"
+    shutil.copytree(models[2], quiet)
+    shutil.copy(models[1] / NEAR_ROWS, quiet / NEAR_ROWS)
+    assert not bucket.copied
+    assert add(two, quiet) == 3
+    (target,) = bucket.copied
+    assert target.startswith("team/models/versions/000003/generations/")
+    assert target.endswith(NEAR_ROWS)
+    check_whole(two)
+
+    def refused(*_: object) -> None:
+        raise OSError("refused")
+
+    bucket.copied.clear()
+    monkeypatch.setattr(obstore, "copy", refused)
+    assert add(two, models[1]) == 4
+    assert not bucket.copied
     check_whole(two)
 
 

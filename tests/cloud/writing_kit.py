@@ -97,8 +97,9 @@ class OneBucket(Buckets):
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__(monkeypatch)
-        self.all = MemoryStore()
+        self.all, self.copied = MemoryStore(), list[str]()
         monkeypatch.setattr(object_storage, "_store_of", lambda address: (address, object_storage._Unsigned()))
+        monkeypatch.setattr(obstore, "copy", self._copy(obstore.copy))
         for name in ("get", "head", "put", "delete", "list", "list_with_delimiter"):
             monkeypatch.setattr(obstore, name, self._with_prefix(getattr(obstore, name)))
 
@@ -121,6 +122,16 @@ class OneBucket(Buckets):
                 folders = [one[start:] for one in found["common_prefixes"]]
                 return {"common_prefixes": folders, "objects": [relative(one, start) for one in found["objects"]]}
             return found
+
+        return call
+
+    def _copy(self, copy: Callable[..., Any]) -> Callable[..., Any]:
+        """That function of obstore, which counts what it copied."""
+
+        def call(address: str, source: str, target: str) -> None:
+            prefix = "".join(f"{name}/" for name in address.split("/")[3:])
+            copy(self.all, prefix + source, prefix + target)
+            self.copied.append(target)
 
         return call
 

@@ -35,6 +35,7 @@ from coremargin.formats.generation import FILE as CURRENT
 from coremargin.formats.generation import is_of_generations
 from coremargin.formats.local_path import local_path
 from coremargin.formats.location import Location, is_remote, location
+from coremargin.formats.model_files import NEAR_ROWS
 from coremargin.formats.storage import rereading_refused
 from coremargin.formats.versions import Alias, Line, VersionRecord, folder_of
 from coremargin.models.files import MODEL, check_outside
@@ -366,6 +367,8 @@ class RegistryWriter:
         try:
             with version.replacing(VERSION, overwrite=False) as folder:
                 yield Path(folder.name)
+                if isinstance(version, ObjectStorage):
+                    version.copies = self._find_copies(LocalStorage(folder.name), number)
         except (Busy, UsageError) as error:
             if isinstance(version, ObjectStorage) and version.reopened().generation is not None:
                 raise ChangedMeanwhile(str(error)) from None
@@ -373,6 +376,15 @@ class RegistryWriter:
         self.finish()
         if number not in self.state.numbers:
             raise Busy(f"{self.registry.path}: version {number} was removed while it was added; add it again")
+
+    def _find_copies(self, folder: Storage, number: int) -> dict[str, str]:
+        """The address of the near rows, which are large, if the version before has the same, as after quiet nights."""
+        state, mine = self.state, versions.read_version(folder, number)[0].files.get(NEAR_ROWS)
+        if mine is None or state.newest is None:
+            return {}
+        if self.registry.record(state.newest, state).files.get(NEAR_ROWS) != mine:
+            return {}
+        return {NEAR_ROWS: ObjectStorage(location(self.registry.folder(state.newest))).address_of(NEAR_ROWS)}
 
 
 def _is_whole(version: Storage) -> bool:
