@@ -308,7 +308,7 @@ def test_what_is_in_progress_stays(two: Registry, models: list[Path], bucket: On
     with pytest.raises(CoremarginError):
         add(Registry(bucket.at("team/models", "killed")), models[2])
     found = vacuum(two.path, older_than=0)
-    assert [one.what.partition("generations/")[0] for one in found.kept] == ["an unfinished version, versions/000003/"]
+    assert [one.what.partition("generations/")[0] for one in found.kept] == ["perhaps in progress: versions/000003/"]
     monkeypatch.setattr("coremargin.data.object_storage.now_there", lambda puts: time.time() + 86_500)
     monkeypatch.setattr(lease, "now_there", lambda puts: time.time() + 86_500)
     found = vacuum(two.path, older_than=0)

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from coremargin.data.storages import Address
 
 DEFAULT_SECONDS = 7 * 86400.0
-IN_PROGRESS_SECONDS = 86400.0  #: that the upload of a version may take
-UNFINISHED = "an unfinished version, "
+IN_PROGRESS_SECONDS = 86400.0  #: that the upload of a model may take: unlike writers of stores, it holds no lease
+UNFINISHED = "perhaps in progress: "
 _BATCH = 1000  # objects that are deleted at a time
 _CHUNK = re.compile(r"(?:(X|y|weights)|changes/\d+/(?:y|weights))/c[./](\d+)(?:[./]\d+)*")
 _ID = re.compile("[0-9a-f]{16}")
@@ -91,8 +91,8 @@ def vacuum(
     path : path-like
         The address of a store, a model or a registry; at a path on this machine there is nothing to remove.
     older_than : float, default 7 days
-        Seconds; what was written later stays, by the clock of the service. An unfinished version of a registry, which
-        may be in progress, stays for a day.
+        Seconds; what was written later stays, by the clock of the service. What may be the upload of a model or of a
+        version in progress stays for a day.
     dry_run : bool, default False
         Only say what would be removed.
     storage_options : mapping, optional
@@ -163,7 +163,9 @@ def _report(storage: ObjectStorage, age: float) -> tuple[VacuumReport, Callable[
 
 def _leftovers(storage: ObjectStorage) -> Iterator[tuple[Found, str]]:
     """Objects that nothing names, each with what it is left of; of a registry those of all versions."""
-    yield from _leftovers_of_one(storage)
+    start = "" if storage.exists(ROOT) else UNFINISHED
+    for found, what in _leftovers_of_one(storage):
+        yield found, start + what if _is_generation(what) else what
     if storage.generation is not None or not storage.exists(REGISTRY):
         return
     for name, _, _ in storage.list(VERSIONS):
