@@ -131,8 +131,9 @@ def test_commands_of_stores_take_addresses(run_cli: Cli, here: Path, made: Path)
             given |= {"sources": str(made / "rows.csv"), "file": str(made / "rows.csv"), "older_than": "1 day"}
             arguments = [str(one.name) for one in command.params if isinstance(one, click.Argument)]
             given |= {} if "store" in arguments else {"model": ADDRESS}
-            if "path" in arguments or words == ("reduce",):  # of a registry, which would be made; of another model
+            if words == ("reduce",):  # of another model
                 continue
+            given |= {"path": ADDRESS, "version": "1", "old": "1", "new": "2"}  # of a registry
             options = [one for one in command.get_params(click.Context(command)) if one.required]
             names = {f"--{name.replace('_', '-')}": given[name] for name in ("out", "rows", "older_than")}
             more = [word for one in options if one.opts[0] in names for word in (one.opts[0], names[one.opts[0]])]
@@ -141,6 +142,7 @@ def test_commands_of_stores_take_addresses(run_cli: Cli, here: Path, made: Path)
             assert "no credentials found" in run_cli(*words, *line, *more, exit_code=5).stderr
             tried |= set(words)
     reading = {"train", "retrain", "info", "check", "verify", "predict", "evaluate", "log", "show", "export"}
+    assert {"registry", "promote", "rollback", "gc", "diff", "page"} < tried
     assert tried > reading | {"ingest", "synth", "remove", "relabel", "reweigh", "expire", "compact", "vacuum"}
 
 
