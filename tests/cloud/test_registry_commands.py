@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import threading
 from functools import partial
@@ -82,6 +83,8 @@ def test_the_commands(run: Run, bucket: Callable[..., Location], models: list[Pa
     page = (tmp_path / "models.html").read_text()
     assert "Version 2 is the champion" in page
     assert f"{place}</bdi>" in page
+    assert f"predict '{place}'@champion ROWS LABELS.csv {' '.join(options)}" in html.unescape(page)
+    assert f"rollback '{place}' {' '.join(options)}" in html.unescape(page)
     check_whole(Registry(place))
     before = everything(place)
 

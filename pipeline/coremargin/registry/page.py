@@ -54,7 +54,8 @@ def render(registry: Registry, *, store: Path | Location | None = None) -> str:
     view: dict[str, Any] = {
         "name": last_name(registry.path),
         "path": str(registry.path),
-        "place": shlex.join([str(registry.path), *storage_words(registry.path)]),
+        "place": shlex.quote(str(registry.path)),
+        "options": "".join(f" {shlex.quote(word)}" for word in storage_words(registry.path)),
         "software": version(),
         "champion": records.get(champion or 0),
         "since": numbers.DASH if promotion is None or champion is None else moment(promotion.when),

@@ -28,7 +28,7 @@ from coremargin.data.object_storage import ObjectStorage
 from coremargin.data.owned import Kind
 from coremargin.data.storage import ABSENT, Storage, write_json
 from coremargin.data.storages import open_storage
-from coremargin.errors import Busy, DataError, NoAnswer, UsageError
+from coremargin.errors import Busy, ChangedMeanwhile, DataError, NoAnswer, UsageError
 from coremargin.formats import versions
 from coremargin.formats.chained import Chain, bytes_of, hash_of, read_chain
 from coremargin.formats.generation import FILE as CURRENT
@@ -57,10 +57,6 @@ VERSION = Kind(
     ),
     folders=rf"{MODEL.folders}|code",
 )
-
-
-class ChangedMeanwhile(Busy):
-    """Another process has changed the registry since it was read, and nothing was changed here."""
 
 
 def retried(change: Callable[P, T]) -> Callable[P, T]:
