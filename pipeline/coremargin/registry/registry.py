@@ -209,8 +209,8 @@ class Registry:
 
     def numbers_there(self) -> list[int]:
         """Numbers of the folders of versions, ascending: whole ones, and at an address of unfinished ones, too."""
-        names = [entry.name for entry in self.storage.list(versions.VERSIONS) if entry.kind == "folder"]
-        return sorted(int(name) for name in names if re.fullmatch(r"[0-9]{6,9}", name))
+        entries = [one for one in self.storage.list(versions.VERSIONS) if one.kind in ("folder", "link")]
+        return sorted(int(one.name) for one in entries if re.fullmatch(r"[0-9]{6,9}", one.name))
 
     @rereading_refused
     def record(self, number: int, state: RegistryState | None = None) -> VersionRecord:
