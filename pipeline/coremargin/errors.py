@@ -25,6 +25,7 @@
         |   `-- NoAnswer    exit 5   whether an object was written is not known
         |-- CheckpointError exit 5   a checkpoint does not belong to this job
         |-- Busy            exit 5   another job holds the output
+        |   |-- ChangedMeanwhile exit 5  another process has changed a registry since it was read
         |   `-- Running     exit 75  another run of the same job is active; try again later
         |-- MachineLimit    exit 5   a limit of open files, memory, threads or file size
         `-- Interrupted     exit 130 Ctrl-C, SIGTERM or SIGHUP; the work so far is saved
@@ -167,6 +168,10 @@ class CheckpointError(RunError):
 
 class Busy(RunError):
     """Another job holds the output."""
+
+
+class ChangedMeanwhile(Busy):
+    """Another process has changed a registry since it was read, and nothing was changed."""
 
 
 class Running(Busy):

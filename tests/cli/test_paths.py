@@ -35,10 +35,11 @@ UNKNOWN = "hdfs://bucket/rows.zarr"  #: of no service that is known
 #: Functions that read the store, the model or the files of an address.
 READ = {"train source", "retrain store", "load", "Model.load", "verify model", "verify store", "predict model"}
 READ |= {"predict source", "predict sources", "evaluate source", "Store.open", "ingest source", "ingest sources"}
-READ |= {"retrain model", "Campaign.create store"}
+READ |= {"retrain model", "Campaign.create store", "Registry"}
 #: Functions that write a store or a model there.
 WRITE = {"ingest store", "StoreWriter.create", "StoreWriter.append", "compact", "compact out", "expire", "remove_rows"}
 WRITE |= {"set_weights", "write_labels", "save", "train out", "train store out", "retrain out"}
+WRITE |= {"Registry.create"}
 FOUND = "is not supported yet"
 CLUSTER = "expected a cluster file, an address with"
 X, Y = np.array([[-2.0], [-1.0], [1.0], [2.0]]), [0, 0, 1, 1]
@@ -130,8 +131,9 @@ def test_commands_of_stores_take_addresses(run_cli: Cli, here: Path, made: Path)
             given |= {"sources": str(made / "rows.csv"), "file": str(made / "rows.csv"), "older_than": "1 day"}
             arguments = [str(one.name) for one in command.params if isinstance(one, click.Argument)]
             given |= {} if "store" in arguments else {"model": ADDRESS}
-            if "path" in arguments or words == ("reduce",):  # of a registry, which would be made; of another model
+            if words == ("reduce",):  # of another model
                 continue
+            given |= {"path": ADDRESS, "version": "1", "old": "1", "new": "2"}  # of a registry
             options = [one for one in command.get_params(click.Context(command)) if one.required]
             names = {f"--{name.replace('_', '-')}": given[name] for name in ("out", "rows", "older_than")}
             more = [word for one in options if one.opts[0] in names for word in (one.opts[0], names[one.opts[0]])]
@@ -140,6 +142,7 @@ def test_commands_of_stores_take_addresses(run_cli: Cli, here: Path, made: Path)
             assert "no credentials found" in run_cli(*words, *line, *more, exit_code=5).stderr
             tried |= set(words)
     reading = {"train", "retrain", "info", "check", "verify", "predict", "evaluate", "log", "show", "export"}
+    assert {"registry", "promote", "rollback", "gc", "diff", "page"} < tried
     assert tried > reading | {"ingest", "synth", "remove", "relabel", "reweigh", "expire", "compact", "vacuum"}
 
 
@@ -172,7 +175,7 @@ def test_what_is_shown_of_rows_lies_here(run_cli: Cli, here: Path, made: Path, o
     [
         'job = "train"\nstore = "rows.zarr"\nout = "m"\ncluster = "{0}"',
         'job = "active"\nstore = "s"\nout = "c"\nexamples = "{0}"',
-        'job = "nightly"\nstore = "s"\nregistry = "{0}"',
+        'job = "nightly"\nstore = "s"\nregistry = "r"\nwork = "{0}"',
         'job = "nightly"\nstore = "s"\nregistry = "r"\n[ingest]\ninbox = "i"\ndone = "{0}"',
         'job = "nightly"\nstore = "s"\nregistry = "r"\n[ingest]\ninbox = "i"\nquarantine = "{0}"',
     ],

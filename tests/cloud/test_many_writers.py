@@ -12,11 +12,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import coremargin
 from append_many import ROWS, append_once
 from coremargin.data import conditional_puts, lease
 from coremargin.data.check import check_store
 from coremargin.data.store import Store
+from coremargin.data.vacuum import vacuum
 from coremargin.errors import CoremarginError
+from coremargin.registry.add_version import add
+from coremargin.registry.registry import Registry
+from registry_kit import check_whole, grown
 from writing_kit import Buckets, Kill, create
 
 if TYPE_CHECKING:
@@ -102,3 +107,46 @@ def test_sixteen_writers(bucket: Callable[..., Location], moto: str, tmp_path: P
     assert len(told) >= 16 * 13
     assert kills == 6
     check(address, told, kills)
+
+
+@pytest.mark.slow
+@pytest.mark.faults
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("kills", [12])
+def test_writers_of_a_registry(bucket: Callable[..., Location], moto: str, tmp_path: Path, kills: int) -> None:
+    """Five processes, one after the other of which is killed at any moment: what one was told of is there, once."""
+    _, models = grown(tmp_path, 3)
+    address = bucket("models")
+    registry = Registry.create(address)
+    add(registry, models[0])
+    chance, files = random.Random(4), list[Path]()  # noqa: S311
+
+    def start(name: str) -> subprocess.Popen[bytes]:
+        files.append(tmp_path / f"{name}.txt")
+        command = [sys.executable, str(Path(__file__).with_name("change_registry.py"))]
+        return subprocess.Popen([*command, str(address), moto, name, "12", str(files[-1]), *map(str, models)])
+
+    running, killed = [start(f"w{k}") for k in range(5)], 0
+    while any(one.poll() is None for one in running):
+        time.sleep(1 + 3 * chance.random())
+        k = chance.randrange(5)
+        if killed < kills and running[k].poll() is None:
+            running[k].kill()
+            running[k].wait()
+            killed += 1
+            running[k] = start(f"w{k}-{killed}")
+        coremargin.load(f"{address}@candidate", storage_options=address.options)
+    assert all(one.returncode == 0 for one in running)
+    told = [line for file in files if file.exists() for line in file.read_text().split()]
+    registry.complete()
+    check_whole(registry)
+    lines = registry.state().lines
+    notes = [line.comment for line in lines if line.comment.startswith("w")]
+    assert len(set(notes)) == len(notes)
+    assert set(told) <= set(notes)
+    assert len(notes) <= len(told) + killed
+    assert killed > 3
+    trained = [line.version for line in lines if line.action == "trained"]
+    assert trained == list(range(1, len(trained) + 1))
+    vacuum(address, older_than=0)
+    check_whole(registry)

@@ -17,8 +17,10 @@ import subprocess
 import sys
 import time
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from email.utils import formatdate
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,9 +34,13 @@ from cloud_kit import KEYS, upload
 from coremargin.data.check import check_store
 from coremargin.data.store import Store
 from coremargin.data.synth import Recipe, synth
+from coremargin.data.vacuum import vacuum
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import Busy
 from coremargin.formats.location import location
+from coremargin.registry.add_version import add
+from coremargin.registry.registry import Registry
+from registry_kit import check_whole, grown
 from writing_kit import CHANGES, append, create, rows
 
 if TYPE_CHECKING:
@@ -206,6 +212,39 @@ def test_stores_are_written_to_servers_of_others(
         result = run("vacuum", str(place), "--older-than", "0 s", "--storage-option", f"endpoint={endpoint}")
         assert result.exit_code == 0, result.output
         assert check_store(place).whole
+
+
+@pytest.mark.parametrize("service", [seaweedfs, azurite])
+def test_registries_on_servers_of_others(
+    service: Callable[[Path], Any], run: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Versions are added, promoted, rolled back and removed, by three writers at a time; nothing is left over."""
+    for name, value in _ACCOUNT.items():
+        monkeypatch.setenv(name, value)
+    (tmp_path / "service").mkdir()
+    store, models = grown(tmp_path, 3)
+    with service(tmp_path / "service") as (_, address, endpoint):
+        place = location(f"{address}/some models/100%", {"endpoint": endpoint})
+        registry = Registry.create(place)
+        with ThreadPoolExecutor(3) as pool:
+            assert sorted(pool.map(partial(add, registry), models)) == [1, 2, 3]
+        check_whole(registry)
+        options = ["--storage-option", f"endpoint={endpoint}"]
+        for words in (
+            ["registry", "promote", str(place), "1"],
+            ["registry", "promote", str(place), "2"],
+            ["registry", "rollback", str(place)],
+            ["registry", "gc", str(place), "--keep", "1"],
+            ["predict", f"{place}@champion", str(store), str(tmp_path / "labels.csv")],
+            ["vacuum", str(place), "--older-than", "0 s"],
+        ):
+            result = run(*words, *options)
+            assert result.exit_code == 0, result.output
+        check_whole(registry)
+        state = registry.state()
+        assert state.version_of("champion") == 1
+        assert [line.action for line in state.lines].count("trained") == 3
+        assert not vacuum(place, older_than=0, dry_run=True).objects
 
 
 def test_a_server_without_conditions_is_only_read(

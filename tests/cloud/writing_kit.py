@@ -92,6 +92,64 @@ class Buckets:
         self.stores[str(self.at(new))] = copy
 
 
+class OneBucket(Buckets):
+    """The same, with all addresses in one bucket: an address has what lies below another one."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__(monkeypatch)
+        self.all, self.copied = MemoryStore(), list[str]()
+        monkeypatch.setattr(object_storage, "_store_of", lambda address: (address, object_storage._Unsigned()))
+        monkeypatch.setattr(obstore, "copy", self._copy(obstore.copy))
+        for name in ("get", "head", "put", "delete", "list", "list_with_delimiter"):
+            monkeypatch.setattr(obstore, name, self._with_prefix(getattr(obstore, name)))
+
+    def _with_prefix(self, request: Callable[..., Any]) -> Callable[..., Any]:
+        """A function of obstore that takes an address for a store."""
+
+        def relative(found: Any, start: int) -> Any:
+            return {**found, "path": found["path"][start:]}
+
+        def call(address: Any, path: Any = None, *args: Any, **options: Any) -> Any:
+            if not isinstance(address, str):
+                return request(address, path, *args, **options)
+            prefix = "".join(f"{name}/" for name in address.split("/")[3:])
+            start = len(prefix)
+            below = [prefix + one for one in path] if isinstance(path, list) else (prefix + (path or "")).rstrip("/")
+            found = request(self.all, below, *args, **options)
+            if request.__name__ == "list":
+                return ([relative(one, start) for one in page] for page in found)
+            if request.__name__ == "list_with_delimiter":
+                folders = [one[start:] for one in found["common_prefixes"]]
+                return {"common_prefixes": folders, "objects": [relative(one, start) for one in found["objects"]]}
+            return found
+
+        return call
+
+    def _copy(self, copy: Callable[..., Any]) -> Callable[..., Any]:
+        """That function of obstore, which counts what it copied."""
+
+        def call(address: str, source: str, target: str) -> None:
+            prefix = "".join(f"{name}/" for name in address.split("/")[3:])
+            copy(self.all, prefix + source, prefix + target)
+            self.copied.append(target)
+
+        return call
+
+    def content(self) -> dict[str, bytes]:
+        """All objects, by the key in the bucket."""
+        return {
+            one["path"]: bytes(obstore.get(self.all, one["path"]).bytes())
+            for page in obstore.list(self.all)
+            for one in page
+        }
+
+    def restore(self, content: dict[str, bytes]) -> None:
+        """Let the bucket have these objects and no others."""
+        self.all = MemoryStore()
+        for key, data in content.items():
+            obstore.put(self.all, key, data)
+
+
 class Kill:
     """Nothing of the n-th request and of all later ones arrives, as if their process were killed."""
 

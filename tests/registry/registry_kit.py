@@ -11,9 +11,11 @@ import numpy as np
 import coremargin
 from coremargin.data.writer import StoreWriter
 from coremargin.formats.chained import hash_of
+from coremargin.formats.object_storage import ObjectReader
 from coremargin.formats.versions import read_head, read_log
 
 if TYPE_CHECKING:
+    from coremargin.formats.location import Location
     from coremargin.registry.registry import Registry
 
 PLANE = np.array([0.6, 0.8, 0.0])
@@ -51,15 +53,21 @@ def grown(folder: Path, models: int) -> tuple[Path, list[Path]]:
 def check_whole(registry: Registry) -> None:
     """Every version is there with all its files, as its record and the log have it; every name is a version's."""
     state = registry.state()
-    read_log(registry.path, hash_of(read_head(registry.path)[1]))
+    read_log(registry.storage, hash_of(read_head(registry.storage)[1]))
     for number in state.numbers:
-        record, folder = registry.record(number), registry.folder(number)
-        hashes = {
-            file.relative_to(folder).as_posix(): hashlib.sha256(file.read_bytes()).hexdigest()
-            for file in folder.rglob("*")
-            if file.is_file() and file.name != "version.json"
-        }
-        assert hashes == record.files
+        files = version_files(registry.folder(number))
+        files.pop("version.json")
+        hashes = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
+        assert hashes == registry.record(number).files
     for name, alias in state.aliases.items():
         assert alias.version in state.numbers, name
-        coremargin.load(f"{registry.path}@{name}")
+        options = getattr(registry.path, "options", None)
+        coremargin.load(f"{registry.path}@{name}", storage_options=options)
+
+
+def version_files(folder: Path | Location) -> dict[str, bytes]:
+    """All files of a version, or its objects."""
+    if isinstance(folder, Path):
+        return {f.relative_to(folder).as_posix(): f.read_bytes() for f in folder.rglob("*") if f.is_file()}
+    reader = ObjectReader(folder)
+    return {key: reader.open(key).read() for key, _ in reader.list_all()}

@@ -192,6 +192,16 @@ def test_who_reads_goes_on_with_what_the_name_was(registry: Registry) -> None:
     assert coremargin.load(place).rows == 200
 
 
+def test_a_version_may_lie_on_another_disk(registry: Registry, tmp_path: Path) -> None:
+    """A folder that was moved, with a link in its place, is the version still; one without a log line is none."""
+    shutil.move(registry.folder(1), tmp_path / "moved")
+    Path(registry.folder(1)).symlink_to(tmp_path / "moved")
+    (registry.path / "versions" / "000009").mkdir()
+    assert registry.state().numbers == (1, 2, 3)
+    assert promote(registry, 1) is not None
+    check_whole(registry)
+
+
 def test_models_of_other_rows_are_refused(registry: Registry, three: Three, tmp_path: Path) -> None:
     """A model of another store, of a commit that is gone, or without a word on its store: nothing is added."""
     append(tmp_path / "other.zarr", 60, 9)

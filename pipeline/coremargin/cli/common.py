@@ -20,7 +20,7 @@ from coremargin.engine.outputs import lost_output
 from coremargin.engine.resources import prepare_command
 from coremargin.errors import CoremarginError, Interrupted, OutputError, RunError, SpecError, UsageError, machine_limit
 from coremargin.formats.local_path import local_path
-from coremargin.formats.location import is_remote, location, parse_storage_options, with_storage_options
+from coremargin.formats.location import is_remote, last_name, location, parse_storage_options, with_storage_options
 from coremargin.interruption import command_was_interrupted
 from coremargin.spec import format_seconds, format_size
 from coremargin.units import parse_size
@@ -319,14 +319,12 @@ class ModelPath(StorePath):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Called by click."""
-        if is_remote(value):
-            return super().convert(value, param, ctx)
-        path = Path(os.fsdecode(super().convert(value, param, ctx)))
-        if "@" not in path.name:
-            return path
+        place = super().convert(value, param, ctx)
+        if "@" not in last_name(place):
+            return place
         from coremargin.formats.versions import resolve_model
 
-        return resolve_model(path)
+        return resolve_model(place)
 
 
 PATH = LocalPath()  #: type of arguments and options that name a file or a folder
@@ -360,7 +358,7 @@ class _StorageOption(click.Option):
         """Called by click; opts: the words of all options and arguments."""
         result = super().handle_parse_result(ctx, opts, args)
         ctx.meta[_STORAGE_OPTIONS] = options = parse_storage_options(opts.get(str(self.name)) or ())
-        given = [opts.get(name) for name in ("store", "model", "out", "labels", "weights", "names")]
+        given = [opts.get(name) for name in ("path", "store", "model", "out", "labels", "weights", "names")]
         words = [word for word in (*given, *(opts.get("sources") or ())) if isinstance(word, str)]
         if words:
             with_storage_options(options, *words)  # raises UsageError where none of them is an address

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 SECTION = "Registry"
 
-_registry_argument = click.argument("path", metavar="REGISTRY", type=PATH)
+_registry_argument = click.argument("path", metavar="REGISTRY", type=STORE)
 _version_argument = click.argument("version", metavar="VERSION")
 _alias_option = click.option("--alias", default="champion", show_default=True, help="Alias to move.")
 _comment_option = click.option("--comment", default="", help="A comment for the log.")
@@ -25,7 +25,7 @@ _comment_option = click.option("--comment", default="", help="A comment for the 
 
 @click.group("registry", no_args_is_help=True)
 def registry() -> None:
-    """Versions of a model in a folder, with aliases, gates and a log.
+    """Versions of a model in a folder or a bucket, with aliases, gates and a log.
 
     A VERSION is a number or an alias, such as champion. REGISTRY@champion or REGISTRY@17 can be given wherever a
     command expects a MODEL.
@@ -44,7 +44,7 @@ def registry() -> None:
 @click.option("--store", type=STORE, help="Path or address of the store, if it has moved.")
 @storage_option
 @json_option
-def add(path: Path, model: Path | Location, *, store: Path | Location | None, as_json: bool) -> None:
+def add(path: Path | Location, model: Path | Location, *, store: Path | Location | None, as_json: bool) -> None:
     """Add MODEL to REGISTRY as its newest version; creates the registry if needed.
 
     The version is a copy that never changes. It gets the alias candidate. A model that is the newest version
@@ -64,8 +64,9 @@ def add(path: Path, model: Path | Location, *, store: Path | Location | None, as
 @registry.command("list", no_args_is_help=True)
 @_registry_argument
 @click.option("--last", type=click.IntRange(1), metavar="NUMBER", help="Most versions to list.")
+@storage_option
 @json_option
-def list_(path: Path, *, last: int | None, as_json: bool) -> None:
+def list_(path: Path | Location, *, last: int | None, as_json: bool) -> None:
     """List versions, newest first: status, rows, gates, aliases."""
     from coremargin.report.text import table
 
@@ -104,8 +105,9 @@ def list_(path: Path, *, last: int | None, as_json: bool) -> None:
 @registry.command(no_args_is_help=True)
 @_registry_argument
 @_version_argument
+@storage_option
 @json_option
-def show(path: Path, version: str, *, as_json: bool) -> None:
+def show(path: Path | Location, version: str, *, as_json: bool) -> None:
     """Show a VERSION: its certificate, provenance and gate results."""
     from coremargin.report.text import facts
 
@@ -136,10 +138,13 @@ def show(path: Path, version: str, *, as_json: bool) -> None:
 @_registry_argument
 @click.argument("old", metavar="OLD", default="champion")
 @click.argument("new", metavar="NEW", default="candidate")
-@click.option("--store", type=PATH, help="Path of the store, if it has moved.")
+@click.option("--store", type=STORE, help="Path or address of the store, if it has moved.")
 @click.option("--no-read", is_flag=True, help="Use statistics only: do not read the new rows.")
+@storage_option
 @json_option
-def diff(path: Path, old: str, new: str, *, store: Path | None, no_read: bool, as_json: bool) -> None:
+def diff(
+    path: Path | Location, old: str, new: str, *, store: Path | Location | None, no_read: bool, as_json: bool
+) -> None:
     """Compare version NEW with OLD: what they prove, and how the rows drifted.
 
     For the rows that were added since OLD: class shares, means and spreads of features relative to earlier rows
@@ -161,8 +166,9 @@ def diff(path: Path, old: str, new: str, *, store: Path | None, no_read: bool, a
 @registry.command(no_args_is_help=True)
 @_registry_argument
 @click.option("--out", type=PATH, required=True, help="File to write, such as models.html.")
-@click.option("--store", type=PATH, help="Path of the store, if it has moved.")
-def page(path: Path, *, out: Path, store: Path | None) -> None:
+@click.option("--store", type=STORE, help="Path or address of the store, if it has moved.")
+@storage_option
+def page(path: Path | Location, *, out: Path, store: Path | Location | None) -> None:
     """Write a page about REGISTRY: champion, versions, gates, drift, the last thirty runs, the log.
 
     One HTML file that loads nothing and runs no script.
@@ -176,8 +182,9 @@ def page(path: Path, *, out: Path, store: Path | None) -> None:
 @registry.command(no_args_is_help=True)
 @_registry_argument
 @click.option("--last", type=click.IntRange(1), metavar="NUMBER", help="Most lines to show.")
+@storage_option
 @json_option
-def log(path: Path, *, last: int | None, as_json: bool) -> None:
+def log(path: Path | Location, *, last: int | None, as_json: bool) -> None:
     """Show the log, latest first."""
     lines = _open(path).state().lines[::-1][:last]
     if as_json:
@@ -193,8 +200,9 @@ def log(path: Path, *, last: int | None, as_json: bool) -> None:
 @click.option("--expect", metavar="VERSION", help="Only if the alias points to this version; none: if it is new.")
 @click.option("--force", is_flag=True, help="Promote even if its gates refused it.")
 @_comment_option
+@storage_option
 @json_option
-def promote(path: Path, version: str, *, expect: str | None, as_json: bool, **options: Any) -> None:
+def promote(path: Path | Location, version: str, *, expect: str | None, as_json: bool, **options: Any) -> None:
     """Point the alias champion, or another one, to VERSION. Readers see the old or the new version.
 
     \b
@@ -219,8 +227,9 @@ def promote(path: Path, version: str, *, expect: str | None, as_json: bool, **op
 @_alias_option
 @click.option("--to", metavar="VERSION", help="Version to go back to.  [default: the previous one]")
 @_comment_option
+@storage_option
 @json_option
-def rollback(path: Path, *, to: str | None, as_json: bool, **options: Any) -> None:
+def rollback(path: Path | Location, *, to: str | None, as_json: bool, **options: Any) -> None:
     """Point the alias champion, or another one, back to its previous version."""
     from coremargin.registry.aliases import rollback as roll_back
 
@@ -233,8 +242,9 @@ def rollback(path: Path, *, to: str | None, as_json: bool, **options: Any) -> No
 @_registry_argument
 @click.option("--keep", type=click.IntRange(1), default=10, show_default=True, help="Newest versions to keep.")
 @click.option("--dry-run", is_flag=True, help="Show which versions would be removed.")
+@storage_option
 @json_option
-def gc(path: Path, *, keep: int, dry_run: bool, as_json: bool) -> None:
+def gc(path: Path | Location, *, keep: int, dry_run: bool, as_json: bool) -> None:
     """Remove old versions, except the newest, those with an alias, and those a rollback would need."""
     from coremargin.registry.aliases import collect
     from coremargin.report.text import count
@@ -249,7 +259,7 @@ def gc(path: Path, *, keep: int, dry_run: bool, as_json: bool) -> None:
         )
 
 
-def _open(path: Path) -> Registry:
+def _open(path: Path | Location) -> Registry:
     from coremargin.registry.registry import Registry
 
     return Registry(path)

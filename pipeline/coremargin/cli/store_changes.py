@@ -284,7 +284,7 @@ def compact(store: Path | Location, *, out: Path | Location | None, as_json: boo
 @storage_option
 @json_option
 def vacuum(address: Path | Location, *, age: str, dry_run: bool, as_json: bool) -> None:
-    """Remove what killed writers and replaced stores or models left at an ADDRESS.
+    """Remove what killed writers and replaced stores or models left at an ADDRESS, also of a registry.
 
     What a commit names stays. Readers that opened a store before `compact` or --overwrite replaced it need the old
     objects until they end. On disk nothing is left: each writer removes what killed ones left.
@@ -294,6 +294,7 @@ def vacuum(address: Path | Location, *, age: str, dry_run: bool, as_json: bool) 
       coremargin vacuum s3://bucket/rows.zarr --dry-run
       coremargin vacuum s3://bucket/rows.zarr --older-than "2 days"
     """
+    from coremargin.data.vacuum import UNFINISHED
     from coremargin.data.vacuum import vacuum as remove_leftovers
     from coremargin.spec import format_size
     from coremargin.units import parse_seconds
@@ -307,7 +308,9 @@ def vacuum(address: Path | Location, *, age: str, dry_run: bool, as_json: bool) 
     done = "would be removed" if dry_run else "removed"
     lines = [f"{address}: {count(found.objects, 'object')} of {format_size(found.nbytes)} {done}"]
     lines += [f"  {one.what}: {count(one.objects, 'object')}, {format_size(one.nbytes)}" for one in found.removed]
-    lines += [f"  {one.what}: {count(one.objects, 'object')} kept, younger than {age}" for one in found.kept]
+    for one in found.kept:
+        limit = f"{age}, or than a day" if one.what.startswith(UNFINISHED) else age
+        lines.append(f"  {one.what}: {count(one.objects, 'object')} kept, younger than {limit}")
     print_lines(*lines)
 
 

@@ -151,6 +151,7 @@ class ObjectStorage(ObjectReader):
         self._puts = ConditionalPuts(self.name, self._store, self._call)
         self._lease = Lease(self._puts)
         self._replaces: ObjectStorage | None = None  # of a generation that is not published
+        self.copies: dict[str, str] = {}  #: addresses in this bucket of what ``replacing`` need not upload, by key
         self._pointer: Tag = ABSENT  # tag of the object that named the current generation before ``prepare``
 
     def reopened(self) -> Self:
@@ -415,12 +416,27 @@ class ObjectStorage(ObjectReader):
 
     def _put_files(self, files: Mapping[str, Path]) -> None:
         def put(path: str) -> None:
+            source = self.copies.get(path.split("/", 2)[2])  # of a key in a generation
+            if source is not None and self._copied(source, path):
+                return
             with files[path].open("rb") as file:
                 self._puts.put_file(path, file)
 
         with ThreadPoolExecutor(REQUESTS, thread_name_prefix="coremargin-put") as pool:
             for _ in pool.map(put, files):
                 pass
+
+    def _copied(self, source: str, path: str) -> bool:
+        """Whether the service has copied an object."""
+        import obstore
+
+        bucket = ObjectReader(Location("/".join(self.name.split("/")[:3]), self.name.options))
+        start = len(bucket.name) + 1
+        with suppress(CoremarginError, OSError):
+            target = f"{self.name}/{path}"[start:]
+            self._call(lambda: obstore.copy(bucket._store, source[start:], target), path)  # noqa: SLF001
+            return True
+        return False
 
     def read_whole(self, read: Callable[[ReadableStorage], T]) -> T:
         """Of one generation, or of objects that have the same tags after the last was read."""

@@ -19,7 +19,9 @@ from coremargin.data.storages import open_storage
 from coremargin.errors import UsageError
 from coremargin.formats.generation import FILE as CURRENT
 from coremargin.formats.generation import FOLDER
-from coremargin.formats.location import location
+from coremargin.formats.location import Location, location
+from coremargin.formats.versions import FILE as REGISTRY
+from coremargin.formats.versions import VERSIONS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from coremargin.data.storages import Address
 
 DEFAULT_SECONDS = 7 * 86400.0
+IN_PROGRESS_SECONDS = 86400.0  #: that the upload of a model may take: unlike writers of stores, it holds no lease
+UNFINISHED = "perhaps in progress: "
 _BATCH = 1000  # objects that are deleted at a time
 _CHUNK = re.compile(r"(?:(X|y|weights)|changes/\d+/(?:y|weights))/c[./](\d+)(?:[./]\d+)*")
 _ID = re.compile("[0-9a-f]{16}")
@@ -85,9 +89,10 @@ def vacuum(
     Parameters
     ----------
     path : path-like
-        The address of a store or a model; at a path on this machine there is nothing to remove.
+        The address of a store, a model or a registry; at a path on this machine there is nothing to remove.
     older_than : float, default 7 days
-        Seconds; what was written later stays, by the clock of the service.
+        Seconds; what was written later stays, by the clock of the service. What may be the upload of a model or of a
+        version in progress stays for a day.
     dry_run : bool, default False
         Only say what would be removed.
     storage_options : mapping, optional
@@ -140,7 +145,8 @@ def _report(storage: ObjectStorage, age: float) -> tuple[VacuumReport, Callable[
             generations[what] = max(generations.get(what, 0.0), found.modified)
 
     def is_old(found: Found, what: str) -> bool:
-        return generations.get(what, found.modified) <= newest
+        age_in_progress = IN_PROGRESS_SECONDS - age if what.startswith(UNFINISHED) else 0.0
+        return generations.get(what, found.modified) <= newest - max(0.0, age_in_progress)
 
     counts = dict[tuple[bool, str], Leftover]()
     for found, what in _leftovers(storage):
@@ -156,7 +162,26 @@ def _report(storage: ObjectStorage, age: float) -> tuple[VacuumReport, Callable[
 
 
 def _leftovers(storage: ObjectStorage) -> Iterator[tuple[Found, str]]:
-    """Objects that nothing names, each with what it is left of."""
+    """Objects that nothing names, each with what it is left of; of a registry those of all versions."""
+    start = "" if storage.exists(ROOT) else UNFINISHED
+    for found, what in _leftovers_of_one(storage):
+        yield found, start + what if _is_generation(what) else what
+    if storage.generation is not None or not storage.exists(REGISTRY):
+        return
+    for name, _, _ in storage.list(VERSIONS):
+        below = f"{VERSIONS}/{name}"
+        version = ObjectStorage(Location(f"{storage.name}/{below}", storage.name.options))
+        # the number is that of a version, or of one that may be in progress; else no writer uses it again
+        start = "" if version.generation is not None else UNFINISHED
+        for found, what in _leftovers_of_one(version):
+            yield (
+                found._replace(path=f"{below}/{found.path}"),
+                f"{start}{below}/{what}" if _is_generation(what) else what,
+            )
+
+
+def _leftovers_of_one(storage: ObjectStorage) -> Iterator[tuple[Found, str]]:
+    """The same of one store, model or version."""
     generation = storage.generation
     prefix = "" if generation is None else generation.prefix
     unnamed = _unnamed(storage)
@@ -183,7 +208,7 @@ def _leftovers(storage: ObjectStorage) -> Iterator[tuple[Found, str]]:
 
 
 def _is_generation(what: str) -> bool:
-    return what.startswith(f"{FOLDER}/")
+    return f"{FOLDER}/" in what
 
 
 def _unnamed(storage: ObjectStorage) -> Callable[[str], bool]:

@@ -68,6 +68,24 @@ def campaign_alone(path: Path, folder: ReadableStorage) -> DataError | None:
     )
 
 
+class Folder:
+    """Files below a path, of whichever folder has it when one is opened."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.name = path, str(path)
+
+    def open(self, key: str) -> BinaryIO:
+        """A plain file, for reading."""
+        return cast("BinaryIO", open(self.path / key, "rb", opener=plain))
+
+    def exists(self, key: str = "") -> bool:
+        """Whether there is a file or folder."""
+        return (self.path / key).exists()
+
+    def preload(self, keys: Iterable[str]) -> None:
+        """Files are read as they are opened."""
+
+
 class _OpenFolder:
     """The files of a folder that stays the one that was opened, whatever gets its name."""
 

@@ -12,18 +12,23 @@
 The log is authoritative: a writer first brings folders and aliases up to the last line. The number of the line that
 moved an alias is its fencing token, which never decreases. A reader resolves an alias once and keeps the folder:
 versions with an alias are not removed.
+
+At an address, ``versions/000017`` is a model as it is at any address (generation.py), the log is one object that is
+replaced on condition, and there is no ``aliases``: the log has the last move of each. ``work`` is a folder elsewhere.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
 
-from coremargin.errors import DataError, UsageError
-from coremargin.formats.chained import LONGEST_LINE, Chain, Hash, Number, When, read_chain
+from coremargin.errors import AccessDenied, DataError, UsageError
+from coremargin.formats.chained import LONGEST_LINE, Chain, Hash, Number, When, hash_of, read_chain
+from coremargin.formats.location import Location, is_remote, location
 from coremargin.formats.model_record import (
     Count,
     Digest,
@@ -36,8 +41,13 @@ from coremargin.formats.model_record import (
     Word,
     check_version,
 )
-from coremargin.formats.plain_file import read_plain
+from coremargin.formats.object_storage import ObjectReader
+from coremargin.formats.open_folder import Folder
+from coremargin.formats.storage import MISSING, read_checked_bytes, read_object_bytes, rereading_refused
 from coremargin.formats.strict_json import LARGEST, read_object, typed
+
+if TYPE_CHECKING:
+    from coremargin.formats.storage import ReadableStorage
 
 FORMAT: Literal["coremargin-registry"] = "coremargin-registry"
 VERSION_FORMAT: Literal["coremargin-version"] = "coremargin-version"
@@ -146,7 +156,8 @@ class Line(Strict, frozen=True, kw_only=True):
     record: hash of version.json ("trained"). alias, previous: the alias that was moved, and its previous version.
     gates: results of the gates ("passed", "refused"); previous: then the champion that the version was compared with.
     source, out: digest of the rows that were labelled, and the file with their labels ("predicted"). run: only with
-    "run", which has no version. comment: of the user, or the reason for a refusal or removal.
+    "run", which has no version. comment: of the user, or the reason for a refusal or removal. token: random, at an
+    address, where two writers at once must not take the line of the other for their own.
     """
 
     number: Number
@@ -163,6 +174,7 @@ class Line(Strict, frozen=True, kw_only=True):
     source: Text | UnsetType = UNSET
     out: Text | UnsetType = UNSET
     run: ScheduledRun | UnsetType = UNSET
+    token: Annotated[str, Meta(pattern="^[0-9a-f]{16}$")] | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         """Raises ValueError if a key does not belong to the action."""
@@ -184,42 +196,60 @@ _ACTIONS_WITH: dict[str, tuple[Action, ...]] = {
 }
 
 
-def folder_of(registry: Path, number: int) -> Path:
-    """The folder of a version."""
-    return registry / VERSIONS / f"{number:06d}"
+def folder_of(registry: Path | Location, number: int) -> Path | Location:
+    """The folder of a version, or its address."""
+    below = f"{VERSIONS}/{number:06d}"
+    return registry / below if isinstance(registry, Path) else Location(f"{registry}/{below}", registry.options)
 
 
-def read_head(registry: Path) -> tuple[Head, bytes]:
+@rereading_refused
+def read_head(registry: ReadableStorage) -> tuple[Head, bytes]:
     """``registry.json`` and its bytes. Raises DataError."""
-    data = _read(registry / FILE, f"{registry}: expected a registry, found no {FILE}")
-    content = read_object(data, str(registry / FILE))
-    check_version(content, FORMAT, VERSION, str(registry / FILE), "a registry's folder")
-    return typed(Head, content, str(registry / FILE)), data
+    place = f"{registry.name}/{FILE}"
+    data = _read(registry, FILE, f"{registry.name}: expected a registry, found no {FILE}")
+    content = read_object(data, place)
+    check_version(content, FORMAT, VERSION, place, "a registry's folder")
+    return typed(Head, content, place), data
 
 
-def read_alias(registry: Path, name: str) -> Alias | None:
-    """The alias, or None if there is none of this name. Raises DataError."""
-    path = registry / ALIASES / name
+def read_alias(registry: ReadableStorage, name: str) -> Alias | None:
+    """The alias in its file, or None if there is none of this name. Raises DataError."""
+    key = f"{ALIASES}/{name}"
     try:
-        data = read_plain(path, LONGEST_LINE)
-    except (FileNotFoundError, NotADirectoryError):
+        data = read_object_bytes(registry, key, LONGEST_LINE)
+    except MISSING:
         return None
-    return typed(Alias, read_object(data, str(path)), str(path))
+    return typed(Alias, read_object(data, f"{registry.name}/{key}"), f"{registry.name}/{key}")
 
 
-def read_version(registry: Path, number: int) -> tuple[VersionRecord, bytes]:
+def aliases_of_log(lines: Iterable[Line]) -> dict[str, Alias]:
+    """Where the lines of a log have moved each alias, by name."""
+    moved = {str(line.alias): line for line in lines if line.action in MOVES}
+    return {name: Alias(version=line.version or 0, fence=line.number) for name, line in sorted(moved.items())}
+
+
+@rereading_refused
+def read_version(version: ReadableStorage, number: int) -> tuple[VersionRecord, bytes]:
     """``version.json`` of a version and its bytes. Raises DataError."""
-    path = folder_of(registry, number) / RECORD
-    data = _read(path, f"{registry}: has no version {number}")
-    return typed(VersionRecord, read_object(data, str(path), names=True), str(path)), data
+    place = f"{version.name}/{RECORD}"
+    registry = version.name.rpartition(f"/{VERSIONS}/")[0]
+    data = _read(version, RECORD, f"{registry}: has no version {number}")
+    return typed(VersionRecord, read_object(data, place, names=True), place), data
 
 
-def read_log(registry: Path, first: str) -> Chain[Line]:
+def read_log_bytes(registry: ReadableStorage) -> bytes:
+    """The log as it is there. Raises DataError.
+
+    From an address until it came twice alike: the hash in each line would not show that the last one was damaged.
+    """
+    missing = f"{registry.name}/{LOG}: expected the log of a registry, found nothing"
+    return _read(registry, LOG, missing, twice=isinstance(registry, ObjectReader))
+
+
+@rereading_refused
+def read_log(registry: ReadableStorage, first: str) -> Chain[Line]:
     """The log; an incomplete last line is ignored. Raises DataError."""
-    place = registry / LOG
-    return read_chain(
-        _read(place, f"{place}: expected the log of a registry, found nothing"), first, str(place), parse_line
-    )
+    return read_chain(read_log_bytes(registry), first, f"{registry.name}/{LOG}", parse_line)
 
 
 def parse_line(text: bytes, place: str) -> Line:
@@ -227,34 +257,73 @@ def parse_line(text: bytes, place: str) -> Line:
     return typed(Line, read_object(text, place, largest=LONGEST_LINE, names=True), place)
 
 
-def resolve_model(path: Path) -> Path:
-    """The model folder of REGISTRY@ALIAS or REGISTRY@17; any other path is returned unchanged.
+def resolve_model(place: str | Path) -> Path | Location:
+    """The model of REGISTRY@ALIAS or REGISTRY@17; any other path or address is returned unchanged.
 
     Raises DataError (no such registry, alias or version), UsageError (not a valid name).
     """
-    place, at, name = str(path).rpartition("@")
-    if not at or "/" in name or path.exists() or not (Path(place) / FILE).is_file():
+    if is_remote(place):
+        return _resolve_address(location(place))
+    path = Path(place)
+    before, at, name = str(path).rpartition("@")
+    if not at or "/" in name or path.exists() or not Path(before, FILE).is_file():
         return path
-    registry = Path(place)
+    registry = Folder(Path(before))
     read_head(registry)
+    number = _version_number(path, name, registry.path, lambda: read_alias(registry, name))
+    folder = Path(folder_of(registry.path, number))
+    if not folder.is_dir():
+        raise _no_version(path, number, registry.path)
+    return folder
+
+
+def _resolve_address(address: Location) -> Location:
+    """The same of an address: nothing else lies at it, and at what comes before the ``@`` there is a registry."""
+    before, at, name = address.rpartition("@")
+    if not at or "/" in name or "/" not in before.partition("://")[2] or address.generation is not None:
+        return address
+    place = Location(before, address.options)
+    registry = ObjectReader.of_generation(place, None)
+    if not _is_there(registry, FILE) or _is_there(ObjectReader(address)):
+        return address
+    _, data = read_head(registry)
+    number = _version_number(
+        address, name, place, lambda: aliases_of_log(read_log(registry, hash_of(data)).entries).get(name)
+    )
+    found = location(folder_of(place, number))
+    if not _is_there(ObjectReader(found), RECORD):
+        raise _no_version(address, number, place)
+    return found
+
+
+def _version_number(place: object, name: str, registry: object, find: Callable[[], Alias | None]) -> int:
+    """The number that is meant by what comes after the ``@``; find: the alias. Raises DataError, UsageError."""
     if _NUMBERED.fullmatch(name):
-        number = int(name)
-    elif ALIAS.fullmatch(name):
-        alias = read_alias(registry, name)
-        if alias is None:
-            raise DataError(f"{path}: no version has the alias {name!r}; see `coremargin registry list {registry}`")
-        number = alias.version
-    else:
-        raise UsageError(f"{path}: expected an alias or a version number after @, found {name!r}")
-    if not folder_of(registry, number).is_dir():
-        raise DataError(f"{path}: has no version {number}; `coremargin registry log {registry}` shows why")
-    return folder_of(registry, number)
+        return int(name)
+    if not ALIAS.fullmatch(name):
+        raise UsageError(f"{place}: expected an alias or a version number after @, found {name!r}")
+    alias = find()
+    if alias is None:
+        raise DataError(f"{place}: no version has the alias {name!r}; see `coremargin registry list {registry}`")
+    return alias.version
 
 
-def _read(path: Path, missing: str) -> bytes:
+def _no_version(place: object, number: int, registry: object) -> DataError:
+    return DataError(f"{place}: has no version {number}; `coremargin registry log {registry}` shows why")
+
+
+def _is_there(reader: ObjectReader, key: str = "") -> bool:
+    """Whether there is such an object; without the right to list, a service refuses what is not there."""
     try:
-        return read_plain(path, LARGEST * 64)
-    except (FileNotFoundError, NotADirectoryError):
+        return reader.exists(key)
+    except AccessDenied:
+        return False
+
+
+def _read(storage: ReadableStorage, key: str, missing: str, *, twice: bool = False) -> bytes:
+    try:
+        return read_checked_bytes(storage, key, LARGEST * 64, lambda _: not twice)
+    except MISSING:
         raise DataError(f"{missing}; check the path, or list versions with `coremargin registry list`") from None
 
 

@@ -181,8 +181,7 @@ def prepare_retraining(retrain: RetrainJob, begin: Begin = "new") -> Retraining:
     Raises DataError (no model, or a damaged one), StoreError (another store, or a missing commit), UsageError (a model
     that was not trained from a store).
     """
-    if not is_remote(retrain.model):
-        retrain = replace(retrain, model=location(resolve_model(Path(retrain.model))))
+    retrain = replace(retrain, model=location(resolve_model(retrain.model)))
     model, folder = load(retrain.model), _absolute(retrain.model)
     store = Store.open(retrain.store)
     earlier(store, model.store_digest, model.store_sha256)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from coremargin.data.local_storage import LocalStorage
+from coremargin.data.object_storage import ObjectStorage
 from coremargin.data.storages import open_storage
 from coremargin.formats import kinds
 from coremargin.formats.location import location
@@ -52,7 +52,7 @@ def load(
     path : path-like
         The folder that ``save``, ``coremargin.train`` or a command wrote; of a campaign the folder ``model`` in it; of
         a registry "registry@champion", or another alias or number of a version. Or an address such as
-        ``s3://bucket/rows.model``.
+        ``s3://bucket/rows.model`` or ``s3://bucket/registry@champion``.
     kernel : callable, optional
         The function k(X, Z) that is the model's kernel, where it is one: such a model decides nothing without it, and
         what its record says about it is never run.
@@ -100,7 +100,7 @@ def load(
     if storage_options:
         path = location(path, storage_options)
     storage = open_storage(path)
-    if isinstance(storage, LocalStorage):
-        storage = open_storage(resolve_model(Path(storage.name)))
+    if isinstance(storage, LocalStorage | ObjectStorage):
+        storage = open_storage(resolve_model(storage.name))
     found = storage.read_whole(read)
     return found if kernel is None else found.with_kernel(kernel)

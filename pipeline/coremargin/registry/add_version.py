@@ -16,8 +16,7 @@ from msgspec import UNSET
 from coremargin.data.chained_log import now
 from coremargin.data.commits import current_user
 from coremargin.data.difference import earlier
-from coremargin.data.files import aside_of, linked, output_errors, sync_folder
-from coremargin.data.folder import sync_tree
+from coremargin.data.files import linked, output_errors
 from coremargin.data.local_storage import LocalStorage
 from coremargin.data.object_storage import ObjectStorage
 from coremargin.data.store import Store
@@ -34,7 +33,7 @@ from coremargin.models.registry import load
 from coremargin.models.single import SingleModel
 from coremargin.problems.common.classes import count_weighted_rows
 from coremargin.registry.pyfunc import write_pyfunc
-from coremargin.registry.registry import VERSION
+from coremargin.registry.registry import retried
 from coremargin.spec import parse_toml
 from coremargin.version import version
 
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from coremargin.registry.registry import Registry, RegistryState
 
 
+@retried
 def add(registry: Registry, model: Path | Location, store: Path | Location | None = None) -> int:
     """Add the model in a folder, or at an address, as the newest version, and return its number.
 
@@ -51,9 +51,9 @@ def add(registry: Registry, model: Path | Location, store: Path | Location | Non
     OutputError, Busy.
     """
     if isinstance(model, Location):
-        with TemporaryDirectory(prefix="coremargin-") as folder:
-            ObjectStorage(model).read_whole(lambda found: _download(cast("ObjectStorage", found), Path(folder)))
-            return add(registry, Path(folder), store)
+        with TemporaryDirectory(prefix="coremargin-") as copied:
+            ObjectStorage(model).read_whole(lambda found: _download(cast("ObjectStorage", found), Path(copied)))
+            return add(registry, Path(copied), store)
     loaded, digest, run = load(model), model_digest(model), _read_run_record(model)
     refuse_function(loaded.parameters, "a version of a registry, which gates and MLflow run on their own,")
     rows = _open_training_rows(loaded, store, run, model)
@@ -62,20 +62,15 @@ def add(registry: Registry, model: Path | Location, store: Path | Location | Non
         if state.newest is not None and registry.record(state.newest, state).model_digest == digest:
             return state.newest
         number = writer.next_number
-        temporary = aside_of(registry.folder(number))
-        with output_errors(temporary):
-            VERSION.make_way(temporary)
-            _copy_model(model, temporary)
+        with writer.adding(number) as folder, output_errors(folder):
+            _copy_model(model, folder)
             record = _version_record(loaded, digest, run, rows) | {"number": number, **_ancestry(registry, state, run)}
-            write_pyfunc(temporary, loaded, digest, record["created"])
-            record["files"] = {name: _hash_file(temporary / name) for name in sorted(_list_files(temporary))}
-            write_record(LocalStorage(temporary), versions.RECORD, record)
-            sync_tree(temporary)
-            sync_folder(temporary.parent)
-        if model_digest(temporary) != digest:
-            raise DataError(f"{model}: was replaced while it was copied; add it again")
-        writer.add_folder(temporary, number)
-        return number
+            write_pyfunc(folder, loaded, digest, record["created"])
+            record["files"] = {name: _hash_file(folder / name) for name in sorted(_list_files(folder))}
+            write_record(LocalStorage(folder), versions.RECORD, record)
+            if model_digest(folder) != digest:
+                raise DataError(f"{model}: was replaced while it was copied; add it again")
+    return number
 
 
 def _download(model: ObjectStorage, folder: Path) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from coremargin.errors import Busy, DataError, UsageError
 from coremargin.formats.versions import ALIAS, CHAMPION, MOVES
+from coremargin.registry.registry import retried
 
 if TYPE_CHECKING:
     from coremargin.formats.versions import Line
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 KEEP = 10  #: versions that ``collect`` keeps by default
 
 
+@retried
 def promote(
     registry: Registry,
     version: int,
@@ -52,6 +54,7 @@ def promote(
         return writer.append("promoted", version, comment, alias=alias, previous=current)
 
 
+@retried
 def rollback(registry: Registry, *, alias: str = CHAMPION, to: int | None = None, comment: str = "") -> Line:
     """Point an alias back to its previous version, or to version ``to``.
 
@@ -76,6 +79,7 @@ def rollback(registry: Registry, *, alias: str = CHAMPION, to: int | None = None
         return writer.append("rolled back", target, comment, alias=alias, previous=current)
 
 
+@retried
 def collect(registry: Registry, *, keep: int = KEEP, dry_run: bool = False) -> list[int]:
     """Remove versions, and return their numbers.
 
@@ -89,8 +93,8 @@ def collect(registry: Registry, *, keep: int = KEEP, dry_run: bool = False) -> l
         needed = {alias.version for alias in state.aliases.values()}
         needed |= {version for name in state.aliases if (version := state.previous_version(name)) is not None}
         removable = [number for number in state.numbers[:-keep] if number not in needed]
-        for number in [] if dry_run else removable:
-            writer.append("removed", number, f"not among the newest {keep}")
+        if not dry_run:
+            writer.remove(removable, f"not among the newest {keep}")
     return removable
 
 

@@ -15,6 +15,7 @@ from coremargin.report.text import count, facts, table
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from coremargin.formats.location import Location
     from coremargin.formats.versions import VersionRecord
     from coremargin.registry.drift import Drift
     from coremargin.registry.registry import Registry
@@ -38,7 +39,9 @@ class Difference:
         return {**found, "drift": None if self.drift is None else asdict(self.drift), "reason": self.reason}
 
 
-def difference(registry: Registry, old: int, new: int, *, store: Path | None = None, read: bool = True) -> Difference:
+def difference(
+    registry: Registry, old: int, new: int, *, store: Path | Location | None = None, read: bool = True
+) -> Difference:
     """store: its path, if it has moved; read: whether to read the new rows. Raises DataError: no such version."""
     before, after = registry.record(old), registry.record(new)
     try:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import shlex
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import to_builtins
 
 from coremargin.data.store import Store
 from coremargin.errors import StoreError, UsageError
+from coremargin.formats.location import storage_words
 from coremargin.formats.versions import CHAMPION, Gate
 from coremargin.maths.paired import different_by_chance, moved_between, worse_by_chance
 from coremargin.models.ball import BallModel
@@ -23,6 +23,7 @@ from coremargin.registry.nightly import SCORES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from coremargin.formats.location import Location
     from coremargin.formats.versions import Line, VersionRecord
@@ -47,8 +48,8 @@ class _Candidate:
 
     @property
     def promote_command(self) -> str:
-        path = str(self.registry.path)
-        return shlex.join(["coremargin", "registry", "promote", path, str(self.record.number), "--force"])
+        words = ["coremargin", "registry", "promote", str(self.registry.path), str(self.record.number), "--force"]
+        return shlex.join([*words, *storage_words(self.registry.path)])
 
 
 def evaluate(registry: Registry, number: int, gates: Gates, store: str | Path | None = None) -> Line:
@@ -63,14 +64,13 @@ def evaluate(registry: Registry, number: int, gates: Gates, store: str | Path | 
     candidate = _Candidate(registry, record, rival, record.store if store is None else store)
     results = list(_evaluate(candidate, gates))
     failed = [gate.text for gate in results if not gate.ok]
-    with registry.writing() as writer:
-        return writer.append(
-            "refused" if failed else "passed",
-            number,
-            "; ".join(failed)[:4000],
-            previous=champion,
-            gates=[_json_values(gate) for gate in results],
-        )
+    return registry.append(
+        "refused" if failed else "passed",
+        number,
+        "; ".join(failed)[:4000],
+        previous=champion,
+        gates=[_json_values(gate) for gate in results],
+    )
 
 
 def _json_values(gate: Gate) -> dict[str, Any]:
@@ -152,9 +152,10 @@ def _evaluate_drift(candidate: _Candidate, gates: Gates) -> Iterator[Gate]:
         yield Gate(name=name, ok=value <= most, value=value, limit=most, text=text)
 
 
-def _evaluate_outside(candidate: _Candidate, most: float, folder: Path | None) -> Gate:
+def _evaluate_outside(candidate: _Candidate, most: float, folder: Location | None) -> Gate:
     """Of the rows since the champion's commit, without a champion of all rows, those outside of a ball or ellipsoid."""
     champion, start = candidate.champion, 0
+    place: Path | Location
     if folder is not None:
         place = folder
     elif champion is not None:

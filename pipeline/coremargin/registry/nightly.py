@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import UNSET, Meta
+from msgspec.structs import replace
 
 from coremargin import spec as specs
 from coremargin.data.inbox import DONE, QUARANTINE, SETTLE_S, Inbox
@@ -103,7 +104,7 @@ class Gates(Spec, frozen=True, kw_only=True):
     class_shift: Share | None = None
     class_shares: dict[str, tuple[Share, Share]] | None = None
     outside: Share | None = None
-    ball: Path | None = None
+    ball: Location | None = None
 
     def __post_init__(self) -> None:
         """Raises ValueError for a score without held-out rows, and for a ball without a share."""
@@ -127,17 +128,19 @@ class NightlyJob(Spec, tag_field="job", tag="nightly", frozen=True, kw_only=True
 
     train: as in the job file of a training; if it differs from the newest version's, train from scratch. rewritten:
     whether to refuse a store without the rows of the newest version, as after ``coremargin compact``, or to train from
-    scratch. keep: versions to keep.
+    scratch. keep: versions to keep. work: folder of this machine for the model in training and its checkpoint; default:
+    in the registry, or for a registry at an address next to the job file.
     """
 
     store: Location
-    registry: Path
+    registry: Location
     ingest: IngestStep | None = None
     train: dict[str, Any] = {}  # noqa: RUF012 - as above
     gates: Gates = Gates()
     predict: list[PredictStep] | PredictStep | None = None
     rewritten: Literal["refuse", "train"] = "refuse"
     keep: Annotated[int, Meta(ge=1)] = KEEP
+    work: Path | None = None
     cluster: ClusterChoice | None = None
 
     def __post_init__(self) -> None:
@@ -147,6 +150,11 @@ class NightlyJob(Spec, tag_field="job", tag="nightly", frozen=True, kw_only=True
             raise ValueError(
                 "gates: outside: needs ball, the folder of a trained ball or ellipsoid, unless [train] has one_class"
             )
+
+    @property
+    def work_folder(self) -> Path:
+        """Where models are trained."""
+        return Path(self.registry, WORK) if self.work is None else self.work
 
     @property
     def predictions(self) -> list[PredictStep]:
@@ -160,7 +168,7 @@ class NightlyJob(Spec, tag_field="job", tag="nightly", frozen=True, kw_only=True
 
         if not self.train:
             return True
-        wanted, where = self.train_job(self.registry / WORK), str(self.registry)
+        wanted, where = self.train_job(self.work_folder), str(self.registry)
         jobs = record.job if record.first_job is UNSET else record.first_job, record.job
         try:
             first, last = (job_of(specs.parse_toml(text, where=where), where=where) for text in jobs)
@@ -192,6 +200,8 @@ def load_nightly_job(path: Path) -> NightlyJob | None:
     if options.get("job") != "nightly":
         return None
     job = specs.convert(options, NightlyJob, where=str(path), base=path.parent)
+    if is_remote(job.registry) and job.work is None:
+        job = replace(job, work=path.with_name(f"{path.stem}.work").absolute())
     if job.train:  # report errors now, not when the first rows arrive
-        job.train_job(job.registry / WORK / "model", where=f"{path}, [train]")
+        job.train_job(job.work_folder / "model", where=f"{path}, [train]")
     return job

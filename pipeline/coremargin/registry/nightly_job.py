@@ -69,8 +69,7 @@ def run_nightly_job(
         raise UsageError(f"--step {only}: expected one of {', '.join(STEPS)}")
     registry, started, results = Registry.create(job.registry), time.monotonic(), dict[str, StepResult]()
     with run_lock(registry.path):
-        with registry.writing():  # completes what a killed run has left: an alias that the log has moved
-            pass
+        registry.complete()
         failure: CoremarginError | None = None
         try:
             if only in {None, "gates"} and job.gates.held_out is not None:  # fails before anything is ingested
@@ -122,10 +121,9 @@ def _log_run(
     for result in results.values():
         figures |= result.figures
     run = ScheduledRun(seconds=round(seconds, 3), exit_code=code, text=text[:4000], **figures)
-    with registry.writing() as writer:
-        last = next((line.run for line in reversed(writer.state.lines) if line.run is not UNSET), None)
-        if failure is None or last is None or (last.text, last.exit_code) != (run.text, run.exit_code):
-            writer.append("run", None, run=to_builtins(run))
+    last = next((line.run for line in reversed(registry.state().lines) if line.run is not UNSET), None)
+    if failure is None or last is None or (last.text, last.exit_code) != (run.text, run.exit_code):
+        registry.append("run", None, run=to_builtins(run))
 
 
 def ingest(job: NightlyJob, registry: Registry) -> StepResult:  # noqa: ARG001 - all steps have the same signature
@@ -258,8 +256,7 @@ def _predict(registry: Registry, state: RegistryState, champion: int, step: Pred
     from coremargin.models.predict import predict as predict_rows
 
     done = predict_rows(registry.folder(champion), step.rows, step.out, overwrite=True, drop=step.drop)
-    with registry.writing() as writer:
-        writer.append("predicted", champion, source=source, out=str(step.out))
+    registry.append("predicted", champion, source=source, out=str(step.out))
     return StepResult([f"{done.rows:,} rows labelled in {step.out} by version {champion}"], changed=True)
 
 

@@ -6,13 +6,13 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
 from coremargin.data.files import write_whole
 from coremargin.errors import DataError, ExpiryRefused, FilesQuarantined, GateRefused, raise_if_limit
+from coremargin.formats.location import last_name, storage_words
 from coremargin.formats.versions import CHAMPION, MOVES, ScheduledRun
 from coremargin.registry.difference import difference
 from coremargin.report import charts, numbers, page, svg
@@ -23,9 +23,11 @@ from coremargin.version import version
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from markupsafe import Markup
 
+    from coremargin.formats.location import Location
     from coremargin.formats.versions import Line, VersionRecord
     from coremargin.registry.difference import Difference
     from coremargin.registry.registry import Registry, RegistryState
@@ -35,12 +37,12 @@ _DATE_SPACING, _NUMBER_SPACING = 76.0, 34.0  # pixels between two labels of an a
 _PARTLY_DONE = {error.exit_code for error in (GateRefused, FilesQuarantined, ExpiryRefused)}
 
 
-def write_page(registry: Registry, out: Path, *, store: Path | None = None) -> None:
+def write_page(registry: Registry, out: Path, *, store: Path | Location | None = None) -> None:
     """Write the page atomically; store: path of the store, if it has moved. Raises OutputError."""
     write_whole(out, [render(registry, store=store).encode("utf-8", "backslashreplace")])
 
 
-def render(registry: Registry, *, store: Path | None = None) -> str:
+def render(registry: Registry, *, store: Path | Location | None = None) -> str:
     """The page as HTML. Raises DataError."""
     state = registry.state()
     records = {number: registry.record(number, state) for number in state.numbers}
@@ -50,9 +52,10 @@ def render(registry: Registry, *, store: Path | None = None) -> str:
     decisions = [line for line in state.lines if line.action in ("passed", "refused") and line.version in records]
     runs = [(line, line.run) for line in state.lines if isinstance(line.run, ScheduledRun)][-RUNS:]
     view: dict[str, Any] = {
-        "name": registry.path.name,
+        "name": last_name(registry.path),
         "path": str(registry.path),
         "place": shlex.quote(str(registry.path)),
+        "options": "".join(f" {shlex.quote(word)}" for word in storage_words(registry.path)),
         "software": version(),
         "champion": records.get(champion or 0),
         "since": numbers.DASH if promotion is None or champion is None else moment(promotion.when),
@@ -223,7 +226,9 @@ def draw_scores(marks: Sequence[ScoreMark], name: str, width: int) -> Markup:
     return svg.drawing(f"scores-{name}", frame, f"{name} by version", text, parts)
 
 
-def _compare_with_champion(registry: Registry, state: RegistryState, store: Path | None) -> Difference | None:
+def _compare_with_champion(
+    registry: Registry, state: RegistryState, store: Path | Location | None
+) -> Difference | None:
     """From the champion to the newest version; if they are the same, from the previous champion."""
     champion, newest = state.version_of(CHAMPION), state.newest
     if champion is None or newest is None:

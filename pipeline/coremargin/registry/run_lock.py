@@ -1,4 +1,4 @@
-"""The lock of a job that must not run twice at once, with a heartbeat file that shows who runs it."""
+"""The lock of a job that must not run twice at once, which shows who runs it: by a heartbeat file, or by a lease."""
 
 from __future__ import annotations
 
@@ -9,13 +9,18 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from coremargin.data.files import write_json
 from coremargin.data.locked import Locked
+from coremargin.data.object_storage import ObjectStorage
 from coremargin.errors import Busy, OutputError, Running
 from coremargin.formats.plain_file import read_plain
 from coremargin.formats.strict_json import read_object
 from coremargin.spec import format_seconds
+
+if TYPE_CHECKING:
+    from coremargin.formats.location import Location
 
 HEARTBEAT_S = 15.0
 HEARTBEAT_FILE = ".run.json"
@@ -23,11 +28,28 @@ _MISSED = 4  # heartbeats after which a run may hang
 
 
 @contextmanager
-def run_lock(folder: Path) -> Iterator[None]:
-    """Hold the lock of the job that belongs to a folder. The kernel releases the lock of a killed process.
+def run_lock(registry: Path | Location) -> Iterator[None]:
+    """Hold the lock of the job that belongs to a registry.
 
-    Raises Running, which names the process, its start and its last heartbeat, and OutputError for a read-only folder.
+    The kernel releases the lock of a killed process; the lease of an address expires. Raises Running, which names the
+    process and its start, and OutputError for what is read-only.
     """
+    if isinstance(registry, Path):
+        with _locked_folder(registry):
+            yield
+        return
+    try:
+        lease = ObjectStorage(registry).lock_writers()
+    except Busy as error:
+        raise Running(f"{error}; nothing was done") from None
+    try:
+        yield
+    finally:
+        lease.release()
+
+
+@contextmanager
+def _locked_folder(folder: Path) -> Iterator[None]:
     lock, heartbeat = Locked(folder / "run", "this job"), folder / HEARTBEAT_FILE
     try:
         lock.__enter__()

@@ -18,8 +18,8 @@ from coremargin.data.store import Store
 from coremargin.engine.allowance import KEPT_BYTES
 from coremargin.engine.checkpoint import CHECKPOINT, folder_of, identity_then
 from coremargin.errors import CheckpointError, CoremarginError, StoreError
+from coremargin.formats.location import last_name
 from coremargin.formats.open_folder import previous_of
-from coremargin.formats.versions import WORK
 from coremargin.learn.retrain import CHANGEABLE, prepare_retraining, retrain_job_of
 from coremargin.learn.train import train_job
 from coremargin.models.executor import executor_of
@@ -44,7 +44,7 @@ def train_version(job: NightlyJob, registry: Registry, newest: int | None) -> tu
     Resumes a killed run, unless the rows or the job have changed; a checkpoint that cannot be used is discarded. Raises
     StoreError (the store was rewritten), and as ``train_job``.
     """
-    out = prepare_work_folder(registry.path / WORK) / "model"
+    out = prepare_work_folder(job.work_folder) / "model"
     source = Store.open(job.store)
     begin: Begin = "resume" if identity_then(out).get("store") in (None, source.digest) else "restart"
     new_job = job.train_job(out)
@@ -52,7 +52,7 @@ def train_version(job: NightlyJob, registry: Registry, newest: int | None) -> tu
         new_job = replace(new_job, keep_for_retraining=Size(KEPT_BYTES))
     retraining = None if newest is None else _prepare_retraining(job, registry, newest, new_job, begin)
     with executor_of(source, job.cluster) as executor:
-        report = partial(write_report, name=f"{registry.path.name}@{(newest or 0) + 1}")
+        report = partial(write_report, name=f"{last_name(registry.path)}@{(newest or 0) + 1}")
         spec = new_job if retraining is None else retraining.job
         train = partial(train_job, spec, source, executor, overwrite=True, report=report, retraining=retraining)
         try:
@@ -81,7 +81,7 @@ def prepare_work_folder(work: Path) -> Path:
     with output_errors(work):
         if os.path.lexists(work) and not work.is_dir():
             move_aside(work)
-        work.mkdir(exist_ok=True)
+        work.mkdir(parents=True, exist_ok=True)
         try:
             make_writable(work)
             _clear(work / "model")

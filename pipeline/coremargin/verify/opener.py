@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from coremargin.formats.local_path import local_path
 from coremargin.formats.location import is_remote, location
 from coremargin.formats.object_storage import ObjectReader, read_model_objects
-from coremargin.formats.open_folder import read_folder
-from coremargin.formats.plain_file import plain
+from coremargin.formats.open_folder import Folder, read_folder
 from coremargin.formats.versions import resolve_model
 
 if TYPE_CHECKING:
@@ -20,29 +19,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class _Folder:
-    """Files below a folder."""
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.name = path, str(path)
-
-    def open(self, key: str) -> BinaryIO:
-        """A plain file, for reading."""
-        return cast("BinaryIO", open(self.path / key, "rb", opener=plain))
-
-    def exists(self, key: str = "") -> bool:
-        """Whether there is a file or folder."""
-        return (self.path / key).exists()
-
-    def preload(self, keys: Iterable[str]) -> None:
-        """Files are read as they are opened."""
-
-
 def open_store(store: str | os.PathLike[str] | ReadableStorage) -> ReadableStorage:
     """The objects of a store, by its path or address. Raises UsageError for an address that cannot be opened."""
     if not isinstance(store, str | os.PathLike):
         return store
-    return ObjectReader(location(store)) if is_remote(store) else _Folder(Path(os.path.abspath(local_path(store))))
+    return ObjectReader(location(store)) if is_remote(store) else Folder(Path(os.path.abspath(local_path(store))))
 
 
 def read_model(model: str | os.PathLike[str] | ReadableStorage, read: Callable[[ReadableStorage], T]) -> T:
@@ -50,8 +31,8 @@ def read_model(model: str | os.PathLike[str] | ReadableStorage, read: Callable[[
     if not isinstance(model, str | os.PathLike):
         return read(model)
     if is_remote(model):
-        return read_model_objects(ObjectReader(location(model)), read)
-    return read_folder(resolve_model(Path(os.path.abspath(local_path(model)))), read)
+        return read_model_objects(ObjectReader(location(resolve_model(location(model)))), read)
+    return read_folder(Path(resolve_model(Path(os.path.abspath(local_path(model))))), read)
 
 
 def is_fetched(store: ReadableStorage) -> bool:
@@ -61,7 +42,7 @@ def is_fetched(store: ReadableStorage) -> bool:
 
 def zarr_node(store: ReadableStorage, key: str, objects: Mapping[str, bytes]) -> Any:
     """The node that zarr-python opens as the array of this key; objects: those of it that were fetched, by key."""
-    if isinstance(store, _Folder):
+    if isinstance(store, Folder):
         return str(store.path / key)
     if is_fetched(store):
         from zarr.core.buffer.cpu import Buffer
