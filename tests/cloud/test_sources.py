@@ -7,6 +7,7 @@ import gzip
 import json
 import os
 import random
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 

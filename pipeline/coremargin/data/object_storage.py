@@ -7,6 +7,8 @@ computes, and 32 were slower on two cores (2026-11-28).
 
 from __future__ import annotations
 
+import mmap
+import os
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -46,7 +48,8 @@ REQUESTS = 16  #: for chunks, at a time
 PREFETCH_BYTES = 256 << 20  #: most bytes of a process that were fetched and not yet read
 _MEMORY_SHARE = 8  # of what is available at the first fetch
 _MOST_BYTES = 1 << 62
-_SPOOLED_BYTES = 32 << 20  # of an object that is written piece by piece, in memory
+SPOOLED_BYTES = 32 << 20  #: of an object that is written piece by piece, in memory
+_ONE_PUT_BYTES = 256 << 20  # of a file that is put by one request: a broken connection begins it again
 _TRIES = 20  # of a change that other writers make at the same time
 _ALIGNMENT = 16  # as NumPy's own arrays have it
 
@@ -240,14 +243,27 @@ class ObjectStorage(ObjectReader):
     @contextmanager
     def create(self, key: str) -> Iterator[BinaryIO]:
         """A temporary file of this machine, which is then put: archives are not written from their first byte on."""
-        with SpooledTemporaryFile(max_size=_SPOOLED_BYTES) as file:
+        with SpooledTemporaryFile(max_size=SPOOLED_BYTES) as file:
             yield cast("BinaryIO", file)
-            file.seek(0)
-            if self._replaces is None and self._lease.held:
-                self.write(key, [file.read()])
-                return
-            self._preloaded.pop(key, None)
-            self._puts.put_file(self._object_path(key), cast("BinaryIO", file))
+            self.write_file(key, cast("BinaryIO", file))
+
+    def write_file(self, key: str, file: BinaryIO, *, replaces: Tag | None = None) -> None:
+        """Put an open file as an object, whole or not at all. replaces: as of ``write``.
+
+        A file of more than _ONE_PUT_BYTES takes several requests, which no service makes conditional: the tag of what
+        it replaces is only compared before. Not while this writer has the lease, as for ``write``.
+        """
+        nbytes = file.seek(0, os.SEEK_END)
+        file.seek(0)
+        leased = self._replaces is None and self._lease.held
+        if leased or (replaces is not None and nbytes <= _ONE_PUT_BYTES):
+            self.write(key, [_content(file, nbytes)], replaces=replaces)
+            return
+        self._preloaded.pop(key, None)
+        path = self._object_path(key)
+        if replaces is not None and self._puts.tag(path) != replaces:
+            raise Busy(f"{self.name}: another writer has changed {key} meanwhile; nothing was written, do it again")
+        self._puts.put_file(path, file)
 
     def link(self, key: str, file: BinaryIO, place: Path) -> bool:
         """No object is a file."""
@@ -449,6 +465,13 @@ def _check_old(storage: ObjectStorage, kind: Owner, *, overwrite: bool) -> None:
     else:  # they were written together; another writer may have removed them by now
         foreign = [key for key in known if not kind.owns(key, False)]
     refuse(storage.name, kind.what, foreign, overwrite=overwrite)
+
+
+def _content(file: BinaryIO, nbytes: int) -> Data:
+    """All bytes of a file; a large one stays on disk."""
+    if nbytes <= SPOOLED_BYTES:
+        return file.read()
+    return memoryview(mmap.mmap(file.fileno(), nbytes, access=mmap.ACCESS_READ))
 
 
 class _Right:
