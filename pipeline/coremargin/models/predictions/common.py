@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from coremargin.data.view import sha256_entry
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -40,5 +42,9 @@ class Subject:
             "rows": self.source.rows,
             "classes": list(self.model.labels),
             "model": {"status": self.model.status, **self.model.proof},
-            "source": {"name": Path(self.source.name).name, "digest": self.source.digest},
+            "source": {
+                "name": Path(self.source.name).name,
+                "digest": self.source.digest,
+                **sha256_entry(self.source),
+            },
         }
