@@ -122,7 +122,7 @@ def one_scan(way: str, workers: int, threads: int, blocks: int, seconds: float) 
     source, probe = NoRows(2 * blocks), Sleep(seconds / 2)
     planned = plan_blocks(source)  # type: ignore[arg-type]
     with many_workers(workers, threads) as client:
-        wall, cpu = time.perf_counter(), time.process_time()
+        wall, cpu, own = time.perf_counter(), time.process_time(), time.thread_time()
         if way == "map":
             planned = tuple(Block(index, (2 * index, 2 * index + 1)) for index in range(blocks))
             futures = client.map(sleep_block, [probe] * blocks, [source] * blocks, planned, pure=False)
@@ -130,13 +130,14 @@ def one_scan(way: str, workers: int, threads: int, blocks: int, seconds: float) 
         else:
             results = DaskExecutor(client).run(source, probe, planned)  # type: ignore[arg-type]
             found = [result.summary for result in results]
-        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+        wall, cpu, own = time.perf_counter() - wall, time.process_time() - cpu, time.thread_time() - own
     if sorted(found) != [block.chunks[0] for block in planned]:
         raise RuntimeError("some blocks were not done, or twice")
     threads *= workers
     return {
         "wall": wall, "cpu": cpu, "tasks": len(planned), "busy": blocks * seconds / (wall * threads),
-        "cpu_ms": 1e3 * cpu / len(planned), "whole": blocks / threads / -(-blocks // threads),
+        "cpu_ms": 1e3 * cpu / len(planned), "driver_ms": 1e3 * own / len(planned),
+        "whole": blocks / threads / -(-blocks // threads),
     }  # fmt: skip
 
 
@@ -149,7 +150,8 @@ def slots(settings: Settings) -> list[Group]:
         words = ("--way", way, "--workers", workers, "--threads", threads, "--blocks", blocks, "--seconds", seconds)
         found = run_process(script_command("slots.py", *words)).answer
         rate = found["tasks"] / found["wall"]
-        note = f"{found['busy']:.0%} busy; {found['tasks']:,} tasks of {found['cpu_ms']:.2f} ms CPU; {rate:.0f} tasks/s"
+        cost = f"{found['cpu_ms']:.2f} ms CPU, {found['driver_ms']:.2f} in the driver's thread"
+        note = f"{found['busy']:.0%} busy; {found['tasks']:,} tasks of {cost}; {rate:.0f} tasks/s"
         group.rows.append(Row(what, seconds=found["wall"], note=note))
     group.notes.append(
         f"busy: share of the threads' time that tasks took; at best {found['whole']:.0%} without smaller blocks at the "

@@ -39,7 +39,7 @@ READ |= {"retrain model", "Campaign.create store", "Registry"}
 #: Functions that write a store or a model there.
 WRITE = {"ingest store", "StoreWriter.create", "StoreWriter.append", "compact", "compact out", "expire", "remove_rows"}
 WRITE |= {"set_weights", "write_labels", "save", "train out", "train store out", "retrain out"}
-WRITE |= {"Registry.create"}
+WRITE |= {"export", "materialise", "Registry.create"}
 FOUND = "is not supported yet"
 CLUSTER = "expected a cluster file, an address with"
 X, Y = np.array([[-2.0], [-1.0], [1.0], [2.0]]), [0, 0, 1, 1]
@@ -51,6 +51,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("paths")
     coremargin.ingest(X, folder / "rows.zarr", labels=Y)
     coremargin.train(folder / "rows.zarr", out=folder / "model")
+    coremargin.train(folder / "rows.zarr", out=folder / "mapped", map="polynomial", degree=2)
     (folder / "rows.csv").write_text("a,label\n-1,0\n1,1\n")
     return folder
 
@@ -144,6 +145,7 @@ def test_commands_of_stores_take_addresses(run_cli: Cli, here: Path, made: Path)
     reading = {"train", "retrain", "info", "check", "verify", "predict", "evaluate", "log", "show", "export"}
     assert {"registry", "promote", "rollback", "gc", "diff", "page"} < tried
     assert tried > reading | {"ingest", "synth", "remove", "relabel", "reweigh", "expire", "compact", "vacuum"}
+    assert tried > {"materialise", "compare"}
 
 
 @pytest.mark.parametrize("option", ["--labels", "--names", "--weights"])
@@ -225,7 +227,7 @@ def calls(made: Path, address: Any) -> dict[str, Callable[[], object]]:
         "evaluate source": lambda: evaluate(model, address),
         "evaluate cluster": lambda: evaluate(model, store, cluster=address),
         "export": lambda: export(model, address),
-        "materialise": lambda: materialise(model, store, address),
+        "materialise": lambda: materialise(made / "mapped", store, address),
         "Store.open": lambda: coremargin.Store.open(address),
         "StoreWriter.create": lambda: StoreWriter.create(address, features=1),
         "StoreWriter.append": lambda: StoreWriter.append(address),
@@ -265,7 +267,7 @@ def test_no_function_takes_an_address(here: Path, made: Path, name: str, address
     elif writes:
         with pytest.raises(UsageError, match="a web server is only read"):
             calls(made, address)[name]()
-    assert sorted(entry.name for entry in made.iterdir()) == ["model", "rows.csv", "rows.zarr"]
+    assert sorted(entry.name for entry in made.iterdir()) == ["mapped", "model", "rows.csv", "rows.zarr"]
 
 
 def test_file_addresses_and_home_folders(run_cli: Cli, here: Path, monkeypatch: pytest.MonkeyPatch, made: Path) -> None:

@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 import urllib.request
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -59,23 +59,11 @@ class Faults:
         return found
 
 
-class BucketServer:
-    """The folders of a folder as buckets, by the requests of S3 that readers send.
+class LoopbackServer:
+    """A server in threads of this process, whose handler finds it as ``server.served``."""
 
-    allow: called with the authorization header of a request, returns "" or the code of a refusal. requests: method and
-    key of each; busiest: of how many at a time. hidden: whether listing is refused; ranges: whether parts are sent;
-    alter: what is sent of an object in the place of its bytes.
-    """
-
-    def __init__(self, root: Path) -> None:
-        self.root, self.faults = root, Faults()
-        self.allow: Callable[[str], str] = lambda header: ""
-        self.requests: list[tuple[str, str]] = []
-        self.hidden, self.ranges = False, True
-        self.alter: Callable[[str, bytes], bytes] | None = None
-        self.running = self.busiest = 0
-        self.counting = threading.Lock()
-        self._server = _Server(("127.0.0.1", 0), _Handler)
+    def __init__(self, handler: type[BaseHTTPRequestHandler]) -> None:
+        self._server = _Server(("127.0.0.1", 0), handler)
         self._server.served = self
         self.endpoint = f"http://127.0.0.1:{self._server.server_port}"
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
@@ -92,7 +80,26 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
     request_queue_size = 256
-    served: BucketServer
+    served: Any
+
+
+class BucketServer(LoopbackServer):
+    """The folders of a folder as buckets, by the requests of S3 that readers send.
+
+    allow: called with the authorization header of a request, returns "" or the code of a refusal. requests: method and
+    key of each; busiest: of how many at a time. hidden: whether listing is refused; ranges: whether parts are sent;
+    alter: what is sent of an object in the place of its bytes.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.faults = root, Faults()
+        self.allow: Callable[[str], str] = lambda header: ""
+        self.requests: list[tuple[str, str]] = []
+        self.hidden, self.ranges = False, True
+        self.alter: Callable[[str, bytes], bytes] | None = None
+        self.running = self.busiest = 0
+        self.counting = threading.Lock()
+        super().__init__(_Handler)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -223,11 +230,8 @@ class WaitProbe:
 @contextmanager
 def served_bucket(root: Path) -> Iterator[BucketServer]:
     """Our server over a folder, in this process."""
-    server = BucketServer(root)
-    try:
+    with closing(BucketServer(root)) as server:
         yield server
-    finally:
-        server.close()
 
 
 @contextmanager
@@ -252,7 +256,7 @@ def moto_server() -> Iterator[str]:
         process.wait()
 
 
-class Proxy:
+class Proxy(LoopbackServer):
     """Between a client and a service: it notes requests, refuses some, loses answers, or drops their conditions.
 
     refuse: called with method and path, returns "" or the code of a refusal. lose: whether the answer is lost, though
@@ -265,36 +269,19 @@ class Proxy:
         self.lose: Callable[[str, str], bool] = lambda method, path: False
         self.ignores: tuple[str, ...] = ()
         self.requests: list[tuple[str, str]] = []
-        self._server = _ProxyServer(("127.0.0.1", 0), _ProxyHandler)
-        self._server.proxy = self
-        self.endpoint = f"http://127.0.0.1:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        """End."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-
-class _ProxyServer(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False
-    request_queue_size = 256
-    proxy: Proxy
+        super().__init__(_ProxyHandler)
 
 
 class _ProxyHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    server: _ProxyServer
+    server: _Server
 
     def log_message(self, *_: Any) -> None:
         """Nothing."""
 
     def do_GET(self) -> None:
         """Pass it on."""
-        proxy = self.server.proxy
+        proxy: Proxy = self.server.served
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         path = unquote(self.path)
         proxy.requests.append((self.command, path))
@@ -332,11 +319,8 @@ class _ProxyHandler(BaseHTTPRequestHandler):
 @contextmanager
 def proxied(endpoint: str) -> Iterator[Proxy]:
     """A proxy in front of a service, in this process."""
-    proxy = Proxy(endpoint)
-    try:
+    with closing(Proxy(endpoint)) as proxy:
         yield proxy
-    finally:
-        proxy.close()
 
 
 def upload(folder: Path, store: Any, prefix: str) -> None:

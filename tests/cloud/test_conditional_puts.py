@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import ThreadPoolExecutor
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING
 
 import pytest
 
-from coremargin.data import conditional_puts
+from coremargin.data import conditional_puts, object_storage
 from coremargin.data.object_storage import ObjectStorage
 from coremargin.data.storage import ABSENT
 from coremargin.errors import Busy, CoremarginError, OutputError, StoreError, UsageError
@@ -145,3 +147,25 @@ def test_what_cannot_be_written(bucket: Callable[..., Location], proxy: Proxy, s
     assert isinstance(absent.value, StoreError | OutputError)
     with pytest.raises(UsageError, match="a web server is only read"):
         ObjectStorage(location(f"{server.endpoint}/buck/s")).resolved()
+
+
+def test_a_large_file_stays_on_disk(bucket: Callable[..., Location], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under a lease it is mapped, and put on condition; one of more than a put takes is compared before."""
+    storage = ObjectStorage(bucket("rows"))
+    monkeypatch.setattr(object_storage, "SPOOLED_BYTES", 1000)
+    monkeypatch.setattr(object_storage, "_ONE_PUT_BYTES", 5000)
+    lock = storage.lock_writers()
+    with storage.create("leased") as file:
+        file.write(bytes(range(256)) * 40)
+    lock.release()
+    assert content(storage, "leased") == bytes(range(256)) * 40
+    for nbytes in (4000, 6000):
+        with TemporaryFile() as file:
+            file.write(bytes(nbytes))
+            storage.write_file(f"{nbytes}", file, replaces=ABSENT)
+            file.seek(0, os.SEEK_END)
+            file.write(b"more")
+            with pytest.raises(Busy, match="meanwhile; nothing was written"):
+                storage.write_file(f"{nbytes}", file, replaces=ABSENT)
+            storage.write_file(f"{nbytes}", file, replaces=storage.tag(f"{nbytes}"))
+        assert content(storage, f"{nbytes}") == bytes(nbytes) + b"more"

@@ -7,6 +7,7 @@ import gzip
 import json
 import os
 import random
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -364,7 +365,8 @@ def test_reads_in_any_order(at: Callable[..., Location], folder: Path) -> None:
         assert content.read(size) == data[start : start + size]
         assert content.tell() == min(start + size, max(start, len(data)))
     content.close()
-    assert prefetcher.held_bytes == 0
+    while prefetcher.held_bytes:  # what is being fetched now, until it comes
+        time.sleep(0.01)
 
 
 def test_training_from_an_object(

@@ -9,7 +9,7 @@ import pytest
 
 from coremargin.errors import UsageError
 from coremargin.formats.local_path import local_path
-from coremargin.formats.location import is_remote, location, storage_options
+from coremargin.formats.location import is_remote, location, parse_storage_options, storage_options, storage_words
 
 
 @pytest.mark.parametrize(
@@ -79,3 +79,15 @@ def test_options_by_the_names_of_others() -> None:
     """Twice the same value is no contradiction."""
     given = {"AWS_REGION": "a", "region": "a", "anon": 1, "endpoint_url": "http://[::1]:9000"}
     assert storage_options(given) == {"region": "a", "skip_signature": "true", "endpoint": "http://[::1]:9000"}
+
+
+def test_a_command_names_the_options_that_all_addresses_share() -> None:
+    """Those of one address only would be wrong for the other one, and two values of one option are refused."""
+    store = location("s3://a/rows.zarr", {"region": "x", "endpoint": "http://e"})
+    same, other = location("s3://b/m", store.options), location("s3://b/m", {"region": "y", "endpoint": "http://e"})
+    words = ["--storage-option", "region=x", "--storage-option", "endpoint=http://e"]
+    assert storage_words(store) == storage_words(store, same) == storage_words(store, location("m"), None) == words
+    assert storage_words(store, other) == words[2:]
+    assert storage_words(location("s3://a/public", {"skip_signature": "true"}), other) == []
+    assert storage_words(location("m"), "m") == []
+    assert parse_storage_options(storage_words(store, same)[1::2]) == store.options

@@ -92,7 +92,7 @@ class Played:
 
     def toml(self) -> bytes:
         """The campaign's file."""
-        return "".join(f"{key} = {json.dumps(value)}\n" for key, value in self.about.items()).encode()
+        return "".join(f"{key} = {toml_value(value)}\n" for key, value in self.about.items()).encode()
 
     def tried(self) -> str:
         """What the log calls the hypothesis by, as formats/draws.py says in words."""
@@ -132,6 +132,13 @@ class Played:
         (place / "campaign.toml").write_bytes(self.toml())
         (place / "answers.jsonl").write_bytes(b"".join(text + b"\n" for text in texts))
         return place
+
+
+def toml_value(value: Any) -> str:
+    """On one line."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {toml_value(one)}" for key, one in value.items()) + "}"
+    return json.dumps(value)
 
 
 @dataclass

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import tomllib
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,12 +15,16 @@ import numpy as np
 import pytest
 
 from coremargin.active import Campaign
+from coremargin.data.amend import set_weights, write_labels
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
-from coremargin.errors import DataError
+from coremargin.errors import DataError, StoreError
+from coremargin.formats.model_record import StoreHash
 from coremargin.verify.examine import examine
+from coremargin.verify.rows import Rows as VerifierRows
 from forge_active import CLASSES, Played, drawing, two_sides
 from forge_specimens import Rows
+from hashes_kit import edit_commits, edit_hashes, forge_file
 from store_kit import edit_log
 
 #: Rows of its three commits; none ends with a chunk.
@@ -226,3 +232,86 @@ def test_commits_that_are_not_the_beginning_of_the_next(grown: Played, tmp_path:
     forged.rows = Rows(**{**vars(grown.rows), "path": place})
     found = failures(forged, tmp_path / "c")
     assert f"the store's first 250 rows are {digests[0]}" in found["growth"]
+
+
+def forge_first_rows(played: Played, place: Path) -> tuple[Played, str]:
+    """The store with other rows in its second chunk, of the same CRC-32C, and their SHA-256, which its last commit has.
+
+    Whoever forges it also has a model and a last line of growth that name it.
+    """
+    shutil.copytree(played.rows.path, place)
+    forge_file(place / "X/c.1.0", 3 * 64, 4)
+    store, forged = Store.open(place, map_bytes=0), played.copy()
+    found = np.frombuffer(hashlib.sha256(np.ascontiguousarray(store.read(1)[0])).digest(), np.uint8)
+    edit_hashes(place, lambda hashes: hashes.__setitem__((1, 0), found), "000002")
+    whole = place.with_name("whole.zarr")
+    with StoreWriter.create(whole, features=3, dtype=store.dtype, chunk_rows=store.chunk_rows) as writer:
+        for chunk in range(store.chunks):
+            writer.write(store.read(chunk)[0], None, None, origin="test")
+    digest, sha256 = store.digest, Store.open(whole).sha256
+    assert Store.open(whole).digest == digest
+    edit_commits(place, lambda commit: commit.update(sha256=sha256) if commit["digest"] == digest else None)
+    for named in (forged.record["certificate"], forged.lines[growths(forged)[1]]):
+        named["store_sha256"] = {"chunk_rows": store.chunk_rows, "digest": sha256}
+    forged.rows = Rows(**{**vars(played.rows), "path": place})
+    return forged, sha256
+
+
+def test_campaigns_name_the_sha256_of_their_rows(grown: Played, tmp_path: Path) -> None:
+    """Of each commit, as it is recorded and as it is computed; a campaign or store from before there were any, too."""
+    named = [grown.about["store_sha256"], *(grown.lines[place]["store_sha256"] for place in growths(grown))]
+    opened = [Store.open(grown.rows.path, rows=rows) for rows in STEPS]
+    assert named == [{"chunk_rows": store.chunk_rows, "digest": store.sha256} for store in opened]
+    assert named[-1] == grown.record["certificate"]["store_sha256"]
+    assert examine(grown.write(tmp_path / "c"), grown.rows.path, sha256=True).failures == ()
+    older = grown.copy()
+    for place in (older.about, *(older.lines[place] for place in growths(older))):
+        del place["store_sha256"]
+    assert examine(older.write(tmp_path / "c"), grown.rows.path, sha256=True).failures == ()
+
+
+def test_labels_that_came_later_change_no_beginning(grown: Played, tmp_path: Path) -> None:
+    """Its SHA-256 is computed from the labels and weights as they were."""
+    place = tmp_path / "rows.zarr"
+    shutil.copytree(grown.rows.path, place)
+    first = Store.open(place)
+    write_labels(place, [3, 70], ["yes", "no"])
+    set_weights(place, [5, 300], [2.0, 0.5])
+    with StoreWriter.append(place) as writer:
+        writer.write(grown.rows.X[:90], None, None, origin="test")
+    for claimed in (first.chunk_rows, 37):
+        rows = VerifierRows(place, claimed=StoreHash(chunk_rows=claimed, digest=first.sha256), compute_sha256=True)
+        rows.watch({first.digest})
+        deque(rows.scan(lambda chunk: None), maxlen=0)
+        assert rows.beginning(first.digest) == first.digest
+        expected = {first.chunk_rows: first.sha256, 37: ""}[claimed]
+        assert rows.sha256_of_beginning(first.digest, first.chunk_rows) == expected
+        assert rows.sha256_of_beginning(first.digest, claimed) != ""
+
+
+def test_a_beginning_that_was_forged(grown: Played, tmp_path: Path) -> None:
+    """Rows with the same CRC-32C and another SHA-256 are not those that the campaign began with."""
+    forged, sha256 = forge_first_rows(grown, tmp_path / "forged.zarr")
+    place = forged.write(tmp_path / "c")
+    assert not examine(place, forged.rows.path).failures  # as recorded: what is not checked says so
+    assert any("SHA-256" in text for text in examine(place, forged.rows.path).unchecked)
+    computed = {check.name: check.text for check in examine(place, forged.rows.path, sha256=True).failures}
+    assert list(computed) == ["growth"]
+    assert "the campaign names SHA-256 sha256:" in computed["growth"]
+    assert "with the same CRC-32C: some were replaced" in computed["growth"]
+    edit_log(forged.rows.path, 0, sha256=sha256)
+    assert "the campaign names SHA-256" in failures(forged, tmp_path / "c")["growth"]
+    honest = grown.copy()
+    honest.rows = forged.rows
+    assert {"content", "growth"} == set(failures(honest, tmp_path / "c"))
+    forged.lines[growths(forged)[1]]["store_sha256"] = grown.record["certificate"]["store_sha256"]
+    assert "SHA-256 of the store: model says" in failures(forged, tmp_path / "c")["campaign"]
+
+
+def test_a_campaign_does_not_go_on_with_forged_rows(grown: Played, tmp_path: Path) -> None:
+    """Nor does it take answers about them."""
+    forged, _ = forge_first_rows(grown, tmp_path / "forged.zarr")
+    honest = grown.copy()
+    honest.about["store"] = str(forged.rows.path)
+    with pytest.raises(StoreError, match="with the same CRC-32C: some were replaced; restore it from a copy"):
+        Campaign(honest.write(tmp_path / "c")).ask()

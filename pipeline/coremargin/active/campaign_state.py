@@ -181,7 +181,7 @@ class CampaignState:
         for line in self.log.entries[self.position.lines :]:
             self._scan_before(line)
             if isinstance(line, Growth):
-                snapshot, learner = self._grown(Commit(line.rows, line.digest), line.attempt)
+                snapshot, learner = self._grown(Commit.from_record(line), line.attempt)
                 self._move_to(line.number, learner, self.labels, snapshot=snapshot)
                 continue
             labels = effective([line], self.labels)

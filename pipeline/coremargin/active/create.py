@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tomli_w
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from coremargin.active.answer_files import read_answers_of
 from coremargin.active.answers import Annotation, AnswerContext, check_answers, name_of, named_classes
 from coremargin.active.log import Log, campaign_lock, entry_of
 from coremargin.active.penalty import with_penalty
-from coremargin.active.snapshot import digest_of_map, with_gamma, write_campaign_map
+from coremargin.active.snapshot import Commit, digest_of_map, with_gamma, write_campaign_map
 from coremargin.data.chained_log import PENDING
 from coremargin.data.files import write_whole
 from coremargin.data.folder import replacing
@@ -22,6 +22,7 @@ from coremargin.data.locked import Locked
 from coremargin.data.owned import Kind
 from coremargin.data.store import Store
 from coremargin.data.transformed import transformed
+from coremargin.data.view import contradicts, sha256_entry
 from coremargin.errors import DataError, SpecError, StoreError, UsageError, raise_if_limit
 from coremargin.formats.answers import VOTES
 from coremargin.formats.campaign import (
@@ -138,9 +139,12 @@ def _examples_at(path: Path, store: Store) -> tuple[list[Annotation], list[Any] 
     log = Log(path / ANSWERS, first, settings.rows, settings.classes)
     with campaign_lock(path):
         log.refresh()
-    digest = log.answers.growths[-1].digest if log.answers.growths else settings.digest
+    commit = Commit.from_record(log.answers.growths[-1] if log.answers.growths else settings)
+    digest, sha256 = commit.digest, commit.store_sha256
     try:
-        Store.open(store.storage, digest=digest)
+        then = Store.open(store.storage, digest=digest)
+        if contradicts(then, None if sha256 is None else asdict(sha256)):
+            raise StoreError(f"{store.name}: rows or labels of another SHA-256")
     except StoreError:
         raise DataError(
             f"{path}: expected a campaign about rows of {store.name}, found one about {settings.store} with the digest "
@@ -167,6 +171,7 @@ def _bytes_of(job: ActiveJob, store: Store, rules: Rules, map_digest: str | None
         "store": str(store.storage.name),
         "store_options": getattr(store.storage.name, "options", None) or None,
         "digest": store.digest,
+        **sha256_entry(store),
         "rows": store.rows,
         "features": store.features,
         **job.parameters(),
@@ -203,6 +208,7 @@ def job_of(settings: CampaignSettings, folder: Path) -> ActiveJob:
         "version",
         "store",
         "store_options",
+        "store_sha256",
         "digest",
         "rows",
         "features",

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from coremargin.active.answers import Annotation
     from coremargin.formats.chained import Chain
     from coremargin.formats.choices import Why
+    from coremargin.formats.model_record import StoreHash
 
 
 class Log(ChainedLog[Entry]):
@@ -101,12 +102,15 @@ def entry_of(
     }
 
 
-def growth_of(rows: int, digest: str, who: str, attempt: int, scans: int) -> dict[str, Any]:
+def growth_of(
+    rows: int, digest: str, store_sha256: StoreHash | None, who: str, attempt: int, scans: int
+) -> dict[str, Any]:
     """A new line for appended rows, without number and hash."""
     return {
         "action": GROW,
         "rows": rows,
         "digest": digest,
+        **({} if store_sha256 is None else {"store_sha256": store_sha256}),
         "attempt": attempt,
         "who": who,
         "when": now(),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from coremargin.data.extent import gamma_scale
 from coremargin.data.folder import write_arrays
@@ -19,9 +19,11 @@ from coremargin.data.mapped import map_arrays
 from coremargin.data.scaled import scaled
 from coremargin.data.store import Store
 from coremargin.data.transformed import transformed
+from coremargin.data.view import contradicts, sha256_entry
 from coremargin.errors import DataError, StoreError, raise_if_limit
 from coremargin.formats.campaign import MAP, read_map
 from coremargin.formats.feature_map import PREFIX, map_digest, map_width
+from coremargin.formats.model_record import StoreHash
 from coremargin.maths.feature_map import feature_map
 from coremargin.problems.active.problem import problem_with_reserve
 
@@ -38,10 +40,16 @@ MAPPED = 256 << 20
 
 
 class Commit(NamedTuple):
-    """A commit of a store."""
+    """A commit of a store; store_sha256: of its content, None where the store has none."""
 
     rows: int
     digest: str
+    store_sha256: StoreHash | None
+
+    @classmethod
+    def from_record(cls, named: CampaignSettings | Growth) -> Commit:
+        """The one that a campaign or a line of its log names."""
+        return cls(named.rows, named.digest, named.store_sha256 or None)
 
 
 @dataclass(frozen=True)
@@ -61,32 +69,40 @@ class CampaignStore:
 
     def __init__(self, settings: CampaignSettings, job: ActiveJob) -> None:
         self._job, self._map = job, read_campaign_map(Path(job.out), settings)
-        self._first = Commit(settings.rows, settings.digest)
+        self._first = Commit.from_record(settings)
 
     def commit_after(self, growths: Iterable[Growth]) -> Commit:
         """The current commit of a campaign after these lines of its log."""
         commit = self._first
         for line in growths:
-            commit = Commit(line.rows, line.digest)
+            commit = Commit.from_record(line)
         return commit
 
     def open(self, commit: Commit) -> Snapshot:
-        """The store at a commit."""
+        """The store at a commit. Raises StoreError for one of another SHA-256."""
         store = Store.open(self._job.store, rows=commit.rows, digest=commit.digest, map_bytes=MAPPED)
+        if commit.store_sha256 is not None and contradicts(store, asdict(commit.store_sha256)):
+            raise StoreError(
+                f"{self._job.store}: expected rows and labels of SHA-256 {commit.store_sha256.digest}, as the campaign "
+                f"names them, found {store.sha256} with the same CRC-32C: some were replaced; restore it from a copy"
+            )
         rows = transformed(store, self._job, () if self._map is None else (self._map,))
         return Snapshot(commit, store, problem_with_reserve(self._job, rows))
 
     def newest_after(self, commit: Commit) -> Commit | None:
         """The last commit of the store if it has more rows than this one, else None. Commits append rows only."""
         newest = Store.open(self._job.store, map_bytes=0)
-        last = Commit(newest.rows, newest.digest)
-        if commit != last and commit not in [Commit(entry.commit.rows, entry.commit.digest) for entry in newest.log]:
+        known = [(newest.rows, newest.digest), *((one.commit.rows, one.commit.digest) for one in newest.log)]
+        if (commit.rows, commit.digest) not in known:
             raise StoreError(
                 f"{self._job.store}: expected the rows that the campaign is about, {commit.digest}, found "
                 f"{newest.commits:,} commits without it: the store was changed; restore it from a copy, or start "
                 "another campaign"
             )
-        return last if last.rows > commit.rows else None
+        if newest.rows <= commit.rows:
+            return None
+        sha256 = sha256_entry(newest).get("store_sha256")
+        return Commit(newest.rows, newest.digest, None if sha256 is None else StoreHash(**sha256))
 
 
 def with_gamma(job: ActiveJob, source: Source) -> ActiveJob:

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import shlex
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from coremargin.cli.common import PATH, cluster_option, json_option, quiet_option
+from coremargin.cli.common import STORE, cluster_option, json_option, quiet_option, storage_option
 from coremargin.cli.printing import print_json, print_lines
-from coremargin.errors import UsageError
 from coremargin.formats.choices import ScalingKind
+from coremargin.formats.location import storage_words
 
 if TYPE_CHECKING:
+    from coremargin.formats.location import Location
     from coremargin.problems.hard.comparison import Comparison, Run
 
 SECTION = "Train"
 
 
 @click.command(no_args_is_help=True)
-@click.argument("store", type=PATH)
+@click.argument("store", type=STORE)
 @click.option(
     "--strategies",
     metavar="all|NAME[,...]",
@@ -28,7 +30,7 @@ SECTION = "Train"
     show_default=True,
     help="Strategies to run, in this order.",
 )
-@click.option("--out", type=PATH, help="Write a page with charts to this file.")
+@click.option("--out", type=STORE, help="Write a page with charts to this file or address.")
 @click.option("--overwrite", is_flag=True, help="Replace an existing page.")
 @click.option("--epsilon", type=float, default=1e-2, show_default=True, help="Relative gap of a strategy's own margin.")
 @click.option("--no-intercept", is_flag=True, help="Hyperplanes through the origin.")
@@ -36,10 +38,11 @@ SECTION = "Train"
 @click.option("--reads", type=float, default=100.0, show_default=True, help="Most reads of the store by each strategy.")
 @click.option("--limit", metavar="TIME", default="60s", show_default=True, help='Most time of each; "none": no limit.')
 @click.option("--memory", help="Memory for rows on the driver.  [default: a quarter of the available memory]")
+@storage_option
 @cluster_option
 @json_option
 @quiet_option
-def compare(store: Path, **options: Any) -> None:
+def compare(store: Path | Location, **options: Any) -> None:
     """Compare the strategies of the hard margin on STORE by what they prove.
 
     Every strategy runs until its own hyperplane is certified, its own rule ends it, or a limit is reached. The margin
@@ -55,35 +58,38 @@ def compare(store: Path, **options: Any) -> None:
       coremargin compare rows.zarr --out strategies.html
       coremargin compare rows.zarr --strategies fast,paper,perceptron,osuna
     """
-    from coremargin.data.files import write_whole
     from coremargin.data.store import Store
     from coremargin.learn.compare import compare as run
     from coremargin.learn.compare import exponential_lesson, names_of, rescaled_lesson
     from coremargin.models.executor import executor_of
+    from coremargin.models.output_file import whole_file
     from coremargin.problems.hard import comparison
     from coremargin.units import parse_seconds
 
     names, out, quiet = names_of(options["strategies"]), options["out"], options["quiet"] or options["as_json"]
     limit = None if options["limit"] == "none" else parse_seconds(options["limit"])
-    if out is not None and out.exists() and not options["overwrite"]:
-        raise UsageError(f"{out} exists; --overwrite replaces it")
     source = Store.open(store)
-    with executor_of(source, options["cluster"]) as executor:
-        found = run(
-            source,
-            executor,
-            names,
-            epsilon=options["epsilon"],
-            intercept=not options["no_intercept"],
-            scaling=options["scaling"],
-            memory=options["memory"],
-            reads=options["reads"],
-            limit=limit,
-            on_run=(lambda _: None) if quiet else _print_run,
-        )
-    if out is not None:
-        page = comparison.render(found, exponential_lesson(), rescaled_lesson(), _command(store, options))
-        write_whole(out, [page.encode("utf-8", "backslashreplace")])
+    with (
+        nullcontext()
+        if out is None
+        else whole_file(out, "a page of strategies", comparison.is_page, overwrite=options["overwrite"]) as file
+    ):
+        with executor_of(source, options["cluster"]) as executor:
+            found = run(
+                source,
+                executor,
+                names,
+                epsilon=options["epsilon"],
+                intercept=not options["no_intercept"],
+                scaling=options["scaling"],
+                memory=options["memory"],
+                reads=options["reads"],
+                limit=limit,
+                on_run=(lambda _: None) if quiet else _print_run,
+            )
+        if file is not None:
+            page = comparison.render(found, exponential_lesson(), rescaled_lesson(), _command(store, options))
+            file.write(page.encode("utf-8", "backslashreplace"))
     if options["as_json"]:
         print_json(found.to_json())
     elif not quiet:
@@ -103,7 +109,7 @@ def _print_run(run: Run) -> None:
     )
 
 
-def _summary(found: Comparison, out: Path | None) -> list[str]:
+def _summary(found: Comparison, out: Path | Location | None) -> list[str]:
     lines = ["no strategy found a hyperplane that separates the rows"]
     if found.lower is not None:
         lines = [f"the largest margin lies between {found.lower:.9g} and {found.upper:.9g}"]
@@ -112,13 +118,13 @@ def _summary(found: Comparison, out: Path | None) -> list[str]:
     return lines + ([] if out is None else [f"page: {out}"])
 
 
-def _command(store: Path, options: dict[str, Any]) -> str:
+def _command(store: Path | Location, options: dict[str, Any]) -> str:
     words = ["coremargin", "compare", str(store), "--strategies", options["strategies"]]
     words += ["--epsilon", repr(options["epsilon"]), "--reads", f"{options['reads']:.17g}", "--limit", options["limit"]]
     words += ["--no-intercept"] if options["no_intercept"] else []
     for name in ("scaling", "memory", "cluster"):
         words += [f"--{name}", str(options[name])] if options[name] else []
-    return shlex.join([*words, "--out", str(options["out"])])
+    return shlex.join([*words, *storage_words(store, options["out"]), "--out", str(options["out"])])
 
 
 COMMANDS = (compare,)

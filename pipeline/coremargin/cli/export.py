@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coremargin.cli.common import MODEL, PATH, cost_option, gamma_option, json_option, storage_option
+from coremargin.cli.common import MODEL, STORE, cost_option, gamma_option, json_option, storage_option
 from coremargin.cli.printing import print_json, print_lines
 from coremargin.interruption import terminable
 from coremargin.spec import format_size
@@ -20,7 +20,7 @@ SECTION = "Models"
 
 @click.command(no_args_is_help=True)
 @click.argument("model", type=MODEL)
-@click.argument("out", type=PATH)
+@click.argument("out", type=STORE)
 @click.option(
     "--format",
     "kind",
@@ -43,7 +43,7 @@ SECTION = "Models"
 @json_option
 def export(  # noqa: PLR0913 - one for each option
     model: Path | Location,
-    out: Path,
+    out: Path | Location,
     *,
     kind: Any,
     precision: Any,
@@ -52,7 +52,7 @@ def export(  # noqa: PLR0913 - one for each option
     overwrite: bool,
     as_json: bool,
 ) -> None:
-    """Write MODEL to the file OUT, for use without coremargin.
+    """Write MODEL to the file or address OUT, for use without coremargin.
 
     ONNX (pip install 'coremargin[onnx]'): input X (rows, features), outputs label and decision. In float64 both
     agree with `coremargin predict`; in float32 rows and coefficients are rounded first. skops (pip install

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from coremargin.cli.common import MODEL, PATH, STORE, json_option, progress, quiet_option, storage_option
+from coremargin.cli.common import MODEL, STORE, json_option, progress, quiet_option, storage_option
 from coremargin.cli.printing import print_json, print_lines
 from coremargin.interruption import terminable
 from coremargin.spec import format_size
@@ -22,7 +22,7 @@ SECTION = "Models"
 @click.argument("model", type=MODEL)
 @click.argument("store", type=STORE)
 @storage_option
-@click.option("--out", type=PATH, required=True, help="Path of the new store.")
+@click.option("--out", type=STORE, required=True, help="Path of the new store, or its address.")
 @click.option(
     "--dtype",
     type=click.Choice(["float64", "float32"]),
@@ -37,7 +37,7 @@ def materialise(
     model: Path | Location,
     store: Path | Location,
     *,
-    out: Path,
+    out: Path | Location,
     dtype: str,
     overwrite: bool,
     as_json: bool,

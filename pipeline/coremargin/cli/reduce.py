@@ -10,7 +10,6 @@ import click
 
 from coremargin.cli.common import (
     MODEL,
-    PATH,
     STORE,
     cluster_option,
     cost_option,
@@ -33,7 +32,7 @@ SECTION = "Models"
 @click.command(no_args_is_help=True)
 @click.argument("model", type=MODEL)
 @click.argument("store", type=STORE)
-@click.option("--out", type=PATH, required=True, help="Folder of the new model.")
+@click.option("--out", type=STORE, required=True, help="Folder of the new model, or its address.")
 @click.option("--rows", type=click.IntRange(1), metavar="NUMBER", required=True, help="Most rows in the new model.")
 @cost_option
 @gamma_option
@@ -47,7 +46,7 @@ def reduce(  # noqa: PLR0913 - one for each option
     model: Path | Location,
     store: Path | Location,
     *,
-    out: Path,
+    out: Path | Location,
     rows: int,
     C: float | None,
     gamma: str | float | None,

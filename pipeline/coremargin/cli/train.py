@@ -99,8 +99,8 @@ def train(store: Path | Location, **options: Any) -> int:
     with 130.
 
     STORE may also be a file, or a quoted pattern, that `coremargin ingest` accepts: it is first ingested into
-    rows.zarr, next to rows.model. The same command again, or with --resume, uses that store if the file has not
-    changed.
+    rows.zarr, next to rows.model, at an address too. The same command again, or with --resume, uses that store if the
+    file has not changed.
 
     The exit code is 0 only if the model is certified, and 4 if the run stopped before or nothing separates the
     classes. The model is saved in both cases, with the bounds reached.

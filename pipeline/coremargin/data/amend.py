@@ -413,36 +413,37 @@ def commit_changes(store: Store, facts: Facts, rows: ChangedRows, info: CommitIn
     labels = layouts(storage, facts, own_encoding(storage, facts))["y"]
     storage.remove(folder, STORE.owns)  # what an unfinished commit left there
     written = []
-    other = rows.take(np.flatnonzero(rows.codes_before != rows.codes_after))
-    if len(other.ids):
-        layout = replace(labels, name=f"{folder}/y")
-        written.append(layout)
-        for chunk, part, at in _by_chunk(store, other.ids):
-            codes = store.labels(chunk).copy()
-            if hashes is not None:
-                _refuse_replaced(store, chunk, hashes, chunk_hashes.LABELS, codes)
-            codes[at] = other.codes_after[part]
-            storage.write(layout.key(chunk), layout.encoding.encode(layout.padded(codes)))
-            digests[chunk] = digests[chunk] >> np.uint64(32) << np.uint64(32) | np.uint64(_checksum(codes))
-            if hashes is not None:
-                hashes[chunk, chunk_hashes.LABELS] = chunk_hashes.hash_values(codes)
-            unlabelled[chunk] = np.count_nonzero(codes == UNLABELLED)
-            counts[chunk] = np.bincount(codes[codes >= 0], minlength=len(classes))
-            places.labels[chunk] = facts.number
-    other = rows.take(np.flatnonzero(rows.weights_before != rows.weights_after))
-    if len(other.ids):
-        layout = replace(weights_like(labels), name=f"{folder}/weights")
-        written.append(layout)
-        for chunk, part, at in _by_chunk(store, other.ids):
-            weights = weights_in(store, chunk).copy()
-            if hashes is not None and manifest.weighted:
-                _refuse_replaced(store, chunk, hashes, chunk_hashes.WEIGHTS, weights)
-            weights[at] = other.weights_after[part]
-            storage.write(layout.key(chunk), layout.encoding.encode(layout.padded(weights)))
-            marks[chunk, WEIGHTS] = _checksum(weights)
-            if hashes is not None:
-                hashes[chunk, chunk_hashes.WEIGHTS] = chunk_hashes.hash_values(weights)
-            places.weights[chunk] = facts.number
+    with storage.batch() as batch:
+        other = rows.take(np.flatnonzero(rows.codes_before != rows.codes_after))
+        if len(other.ids):
+            layout = replace(labels, name=f"{folder}/y")
+            written.append(layout)
+            for chunk, part, at in _by_chunk(store, other.ids):
+                codes = store.labels(chunk).copy()
+                if hashes is not None:
+                    _refuse_replaced(store, chunk, hashes, chunk_hashes.LABELS, codes)
+                codes[at] = other.codes_after[part]
+                batch.write(layout.key(chunk), layout.encoding.encode(layout.padded(codes)))
+                digests[chunk] = digests[chunk] >> np.uint64(32) << np.uint64(32) | np.uint64(_checksum(codes))
+                if hashes is not None:
+                    hashes[chunk, chunk_hashes.LABELS] = chunk_hashes.hash_values(codes)
+                unlabelled[chunk] = np.count_nonzero(codes == UNLABELLED)
+                counts[chunk] = np.bincount(codes[codes >= 0], minlength=len(classes))
+                places.labels[chunk] = facts.number
+        other = rows.take(np.flatnonzero(rows.weights_before != rows.weights_after))
+        if len(other.ids):
+            layout = replace(weights_like(labels), name=f"{folder}/weights")
+            written.append(layout)
+            for chunk, part, at in _by_chunk(store, other.ids):
+                weights = weights_in(store, chunk).copy()
+                if hashes is not None and manifest.weighted:
+                    _refuse_replaced(store, chunk, hashes, chunk_hashes.WEIGHTS, weights)
+                weights[at] = other.weights_after[part]
+                batch.write(layout.key(chunk), layout.encoding.encode(layout.padded(weights)))
+                marks[chunk, WEIGHTS] = _checksum(weights)
+                if hashes is not None:
+                    hashes[chunk, chunk_hashes.WEIGHTS] = chunk_hashes.hash_values(weights)
+                places.weights[chunk] = facts.number
     if not manifest.weighted and places.weights.any():
         unmoved = places.weights == 0
         marks[unmoved, WEIGHTS] = checksums_of_ones(known.rows)[unmoved]
@@ -452,10 +453,11 @@ def commit_changes(store: Store, facts: Facts, rows: ChangedRows, info: CommitIn
         write_changed_rows(storage, group, rows)
     elif storage.exists(noted := f"{folder}/{ROWS}"):  # of an unfinished commit: buckets keep it
         storage.write(noted, [b""])
-    for layout in written:
-        write_json(storage, f"{layout.name}/zarr.json", layout.metadata(facts.rows))
-    for key in (folder, CHANGES):
-        write_json(storage, f"{key}/zarr.json", group_metadata({}))
+    with storage.batch() as batch:
+        for layout in written:
+            write_json(batch, f"{layout.name}/zarr.json", layout.metadata(facts.rows))
+        for key in (folder, CHANGES):
+            write_json(batch, f"{key}/zarr.json", group_metadata({}))
     storage.sync(*(layout.name for layout in written), folder, CHANGES, "")
 
     chunks, since = merged(manifest.changes, facts.commits, np.unique(rows.ids // store.chunk_rows))

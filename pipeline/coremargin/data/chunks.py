@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from coremargin.data.codecs import Encoding
     from coremargin.data.place import Place
+    from coremargin.data.storage import Writable
     from coremargin.data.store import Store
     from coremargin.formats.store_record import KeyRun
 
@@ -150,13 +151,16 @@ class ChunkSink:
     def _put(
         self, index: int, X: Rows, codes: np.ndarray, weights: np.ndarray | None, entry: ChunkStatistics, start: int
     ) -> None:
-        if is_sparse(X):
-            size = self._write("X/indptr", index, (start + X.indptr.astype(np.int64))[: self.facts.chunk_rows])
-        else:
-            size = self._write("X", index, X)
-        size += self._write("y", index, codes)
-        if weights is not None:
-            size += self._write("weights", index, weights)
+        with self.place.storage.batch() as batch:
+            if is_sparse(X):
+                size = self._write(
+                    batch, "X/indptr", index, (start + X.indptr.astype(np.int64))[: self.facts.chunk_rows]
+                )
+            else:
+                size = self._write(batch, "X", index, X)
+            size += self._write(batch, "y", index, codes)
+            if weights is not None:
+                size += self._write(batch, "weights", index, weights)
         kept: ChunkStatistics | ChunkScalars = entry
         if is_sparse(X):  # vectors of thousands of chunks would not fit in memory
             size += write_vectors(self.place.storage, index, X.shape[0], vars(entry), X.dtype)
@@ -176,18 +180,19 @@ class ChunkSink:
         for number, *values in self._values.rest(data, indices):
             self._put_values(number, *values)
         if rows % self.facts.chunk_rows == 0:  # the end of the last row is the first entry of another chunk
-            self._write("X/indptr", rows // self.facts.chunk_rows, np.array([self._values.count]))
+            ends = np.array([self._values.count])
+            self._write(self.place.storage, "X/indptr", rows // self.facts.chunk_rows, ends)
 
     def _put_values(self, number: int, data: np.ndarray, indices: np.ndarray) -> None:
-        with self.place.writing():
-            size = self._write("X/data", number, data) + self._write("X/indices", number, indices)
+        with self.place.writing(), self.place.storage.batch() as batch:
+            size = self._write(batch, "X/data", number, data) + self._write(batch, "X/indices", number, indices)
         with self._lock:
             self.bytes_written += size
 
-    def _write(self, name: str, number: int, values: np.ndarray) -> int:
+    def _write(self, storage: Writable, name: str, number: int, values: np.ndarray) -> int:
         layout = self._layouts[name]
         parts = layout.encoding.encode(layout.padded(values))
-        self.place.storage.write(layout.key(number), parts)
+        storage.write(layout.key(number), parts)
         return sum(memoryview(part).nbytes for part in parts)
 
     def commit(
@@ -206,14 +211,16 @@ class ChunkSink:
         facts, commit = self._described(rows, replace(self.facts, classes=tuple(classes), keys=tuple(keys)))
         storage = self.place.storage
         lengthened = lengths(self.facts, rows, self._nonzeros)
-        for name, length in lengthened.items():
-            self._sync_array(name, self._layouts[name].metadata(length))
+        arrays = {name: self._layouts[name].metadata(length) for name, length in lengthened.items()}
         for part in self._layouts.keys() & {"y", "weights"}:
             if self.first in self._layouts[part].moved:
-                self._sync_array(self._layouts[part].moved[self.first], self._layouts[part].metadata(rows))
-        if facts.sparse:
-            write_json(storage, "X/zarr.json", sparse_group(facts, rows))
-            storage.sync("X", VECTORS)
+                arrays[self._layouts[part].moved[self.first]] = self._layouts[part].metadata(rows)
+        with storage.batch() as batch:
+            for name, metadata in arrays.items():
+                write_json(batch, f"{name}/zarr.json", metadata)
+            if facts.sparse:
+                write_json(batch, "X/zarr.json", sparse_group(facts, rows))
+        storage.sync(*arrays, *(("X", VECTORS) if facts.sparse else ()))
         commit_info = commit_info or CommitInfo("append" if self.facts.commits else "ingest")
         facts = commit_root(storage, facts, commit, replace(commit_info, counts={"added": rows - self.facts.rows}))
         if publish and not self.place.published:
@@ -222,10 +229,6 @@ class ChunkSink:
         for known in (self._entries, self._hashes):
             for index in [index for index in known if index < self.first]:
                 del known[index]
-
-    def _sync_array(self, name: str, metadata: dict[str, Any]) -> None:
-        write_json(self.place.storage, f"{name}/zarr.json", metadata)
-        self.place.storage.sync(name)
 
     def _described(self, rows: int, facts: Facts) -> tuple[Facts, Commit]:
         """The facts before this commit, with its classes, and the commit; its statistics are written."""

@@ -73,7 +73,7 @@ class ConditionalPuts:
             except (AlreadyExistsError, PreconditionError):
                 return None
 
-        content, unanswered = b"".join(views), False
+        unanswered = False
         for attempt in range(_TRIES):
             problem = None
             try:
@@ -81,6 +81,7 @@ class ConditionalPuts:
                     return self._tag(result, path)
             except NoAnswer as error:
                 problem, unanswered = error, True
+            content = b"".join(views)
             found = self.read(path, len(content) + _FENCES)
             if found is not None and (found.data == content or _is_fenced(path, content, found.data)):
                 return found.tag  # the answer was lost, not the put

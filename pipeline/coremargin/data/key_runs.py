@@ -187,11 +187,12 @@ def write_run(storage: Storage, group: str, entries: Entries) -> KeyRun:
     key = f"{KEYS}/{group}"
     if not storage.exists(f"{KEYS}/zarr.json"):
         write_json(storage, f"{KEYS}/zarr.json", group_metadata({}))
-    for part, values in entries._asdict().items():
-        write_array(storage, f"{key}/{part}", values, ("key",))
+    with storage.batch() as batch:
+        write_json(batch, f"{key}/zarr.json", group_metadata({}))
+        for part, values in entries._asdict().items():
+            write_array(batch, f"{key}/{part}", values, ("key",))
     step = read_array_metadata(storage, f"{key}/high").chunks[0]
     write_array(storage, f"{key}/first", entries.high[::step], ("file",))
-    write_json(storage, f"{key}/zarr.json", group_metadata({}))
     storage.sync(*(f"{key}/{part}" for part in KEY_PARTS), key, KEYS)
     return KeyRun(group=group, rows=len(entries.row))
 

@@ -32,7 +32,7 @@ from coremargin.data.files import (
 from coremargin.data.folder import check_target, replacing
 from coremargin.data.maps import Maps
 from coremargin.data.reused import Reused
-from coremargin.data.storage import ABSENT, Entry, check_most, check_size, listed_bytes
+from coremargin.data.storage import ABSENT, Entry, check_length, check_most, check_size, listed_bytes
 from coremargin.errors import Busy, OutputError, UsageError, raise_if_limit
 from coremargin.formats.open_folder import read_folder
 from coremargin.formats.plain_file import plain
@@ -140,6 +140,10 @@ class LocalStorage:
         except FileNotFoundError:
             return ABSENT
 
+    def batch(self) -> AbstractContextManager[LocalStorage]:
+        """One after the other."""
+        return nullcontext(self)
+
     @contextmanager
     def create(self, key: str) -> Iterator[BinaryIO]:
         """As ``write``."""
@@ -168,6 +172,9 @@ class LocalStorage:
         """In place, and fsynced: what lies behind ``length`` a killed writer left there."""
         path = self._path(key)
         with output_errors(Path(path), len(data)):
+            if length:
+                there = Path(path)
+                check_length(path, there.stat().st_size if there.exists() else 0, length)
             handle = plain(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW)
             try:
                 os.ftruncate(handle, length)

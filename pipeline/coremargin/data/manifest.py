@@ -67,10 +67,11 @@ def write_group(storage: Storage, group: str, columns: Mapping[str, Any]) -> Non
     storage.remove(key, STORE.owns)
     if not storage.exists(f"{BLOCKS}/zarr.json"):
         write_json(storage, f"{BLOCKS}/zarr.json", groups)
-    write_json(storage, f"{key}/zarr.json", groups)
-    for name, values in columns.items():
-        tail = {"counts": ("class",), "marks": ("mark",), chunk_hashes.COLUMN: ("part", "byte")}.get(name, ("feature",))
-        write_array(storage, f"{key}/{name}", values, ("chunk", *tail)[: values.ndim])
+    with storage.batch() as batch:
+        write_json(batch, f"{key}/zarr.json", groups)
+        for name, values in columns.items():
+            tail = {"counts": ("class",), "marks": ("mark",), chunk_hashes.COLUMN: ("part", "byte")}
+            write_array(batch, f"{key}/{name}", values, ("chunk", *tail.get(name, ("feature",)))[: values.ndim])
     storage.sync(*(f"{key}/{name}" for name in columns), key, BLOCKS)
 
 
@@ -149,6 +150,13 @@ class Manifest:
             wanted += [(f"{BLOCKS}/{commit.group}/{name}", n) for name, n in dimensions.items()]
         preload_raw_arrays(self._storage, wanted)
 
+    def _preload_columns(self, names: Sequence[str], dimensions: int, start: int, stop: int) -> None:
+        """Fetch columns of the commits that describe the chunks [start, stop), at once."""
+        groups = [commit.group for first, last, commit in self._spans if max(first, start) < min(last, stop)]
+        preload_raw_arrays(
+            self._storage, ((f"{BLOCKS}/{group}/{name}", dimensions) for group in groups for name in names)
+        )
+
     def _marks(self, rows: np.ndarray) -> np.ndarray:
         """Checksums (c, 3) of what not every store has; of weights that were never given, those of ones."""
         found = np.zeros((self._last.last, MARKS), dtype=np.uint32)
@@ -175,6 +183,7 @@ class Manifest:
         not those of which the commit has the SHA-256.
         """
         facts, last = self._facts, self._last
+        self._preload_columns([chunk_hashes.COLUMN], 3, 0, last.last)
         found = self._column(chunk_hashes.COLUMN, "uint8", (len(chunk_hashes.PARTS), chunk_hashes.BYTES), 0, last.last)
         of = {commit.number: commit for commit in self._commits}
         for number, entries in self.changes:
@@ -209,6 +218,7 @@ class Manifest:
         scalars = vars(known.part(start, stop))
         if self._facts.sparse:
             return ChunkStatistics(**scalars, **self.sparse_vectors(start, stop, known.rows))
+        self._preload_columns(_VECTORS, 2, start, stop)
         return ChunkStatistics(**scalars, **{name: self.vectors(name, start, stop) for name in _VECTORS})
 
     def sparse_vectors(self, start: int, stop: int, rows: np.ndarray) -> dict[str, Any]:

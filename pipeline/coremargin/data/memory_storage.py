@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, TypeVar, cast
 import numpy as np
 
 from coremargin.data.folder import refuse
-from coremargin.data.storage import ABSENT, Entry, check_most, check_size, listed_bytes
+from coremargin.data.storage import ABSENT, Entry, check_length, check_most, check_size, listed_bytes
 from coremargin.errors import Busy, DataError
 from coremargin.formats.open_folder import incomplete
 
@@ -121,6 +121,10 @@ class InMemoryStorage:
             self.objects[key] = b"".join(memoryview(part).cast("B") for part in parts), tag
             return tag
 
+    def batch(self) -> AbstractContextManager[InMemoryStorage]:
+        """One after the other."""
+        return nullcontext(self)
+
     @contextmanager
     def create(self, key: str) -> Iterator[BinaryIO]:
         """A buffer, which is copied."""
@@ -138,7 +142,9 @@ class InMemoryStorage:
     def append(self, key: str, length: int, data: Data) -> None:
         """Put the longer bytes under the key."""
         with self._changing:
-            self.write(key, [self.objects.get(key, (b"", 0))[0][:length], data])
+            found = self.objects.get(key, (b"", 0))[0]
+            check_length(f"{self.name}/{key}", len(found), length)
+            self.write(key, [found[:length], data])
 
     def sync(self, *prefixes: str) -> None:
         """Nothing lasts."""

@@ -7,6 +7,8 @@ computes, and 32 were slower on two cores (2026-11-28).
 
 from __future__ import annotations
 
+import mmap
+import os
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -27,7 +29,7 @@ from coremargin.data.format import ROOT
 from coremargin.data.lease import Lease, now_there
 from coremargin.data.local_storage import LocalStorage
 from coremargin.data.machine_memory import available_bytes
-from coremargin.data.storage import ABSENT, Entry, check_most, check_size
+from coremargin.data.storage import ABSENT, Entry, check_length, check_most, check_size
 from coremargin.errors import Busy, CoremarginError
 from coremargin.formats.generation import FILE, FOLDER, LARGEST, Generation, below_the_address, new_generation
 from coremargin.formats.location import Location
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from coremargin.data.checksum import Data
-    from coremargin.data.storage import Lock, Owner, Owns, Storage, Tag
+    from coremargin.data.storage import Lock, Owner, Owns, Storage, Tag, Writable
     from coremargin.formats.storage import ReadableStorage
 
 T = TypeVar("T")
@@ -46,7 +48,8 @@ REQUESTS = 16  #: for chunks, at a time
 PREFETCH_BYTES = 256 << 20  #: most bytes of a process that were fetched and not yet read
 _MEMORY_SHARE = 8  # of what is available at the first fetch
 _MOST_BYTES = 1 << 62
-_SPOOLED_BYTES = 32 << 20  # of an object that is written piece by piece, in memory
+SPOOLED_BYTES = 32 << 20  #: of an object that is written piece by piece, in memory
+_ONE_PUT_BYTES = 256 << 20  # of a file that is put by one request: a broken connection begins it again
 _TRIES = 20  # of a change that other writers make at the same time
 _ALIGNMENT = 16  # as NumPy's own arrays have it
 
@@ -239,16 +242,37 @@ class ObjectStorage(ObjectReader):
         raise Busy(f"{self.name}: another writer changes {key} again and again; nothing was committed, do it again")
 
     @contextmanager
+    def batch(self) -> Iterator[Writable]:
+        """Each put takes the latency of the service, and hardly any CPU."""
+        with ThreadPoolExecutor(REQUESTS, thread_name_prefix="coremargin-put") as pool:
+            batch = _Batch(self, pool)
+            yield batch
+            batch.finish()
+
+    @contextmanager
     def create(self, key: str) -> Iterator[BinaryIO]:
         """A temporary file of this machine, which is then put: archives are not written from their first byte on."""
-        with SpooledTemporaryFile(max_size=_SPOOLED_BYTES) as file:
+        with SpooledTemporaryFile(max_size=SPOOLED_BYTES) as file:
             yield cast("BinaryIO", file)
-            file.seek(0)
-            if self._replaces is None and self._lease.held:
-                self.write(key, [file.read()])
-                return
-            self._preloaded.pop(key, None)
-            self._puts.put_file(self._object_path(key), cast("BinaryIO", file))
+            self.write_file(key, cast("BinaryIO", file))
+
+    def write_file(self, key: str, file: BinaryIO, *, replaces: Tag | None = None) -> None:
+        """Put an open file as an object, whole or not at all. replaces: as of ``write``.
+
+        A file of more than _ONE_PUT_BYTES takes several requests, which no service makes conditional: the tag of what
+        it replaces is only compared before. Not while this writer has the lease, as for ``write``.
+        """
+        nbytes = file.seek(0, os.SEEK_END)
+        file.seek(0)
+        leased = self._replaces is None and self._lease.held
+        if leased or (replaces is not None and nbytes <= _ONE_PUT_BYTES):
+            self.write(key, [_content(file, nbytes)], replaces=replaces)
+            return
+        self._preloaded.pop(key, None)
+        path = self._object_path(key)
+        if replaces is not None and self._puts.tag(path) != replaces:
+            raise Busy(f"{self.name}: another writer has changed {key} meanwhile; nothing was written, do it again")
+        self._puts.put_file(path, file)
 
     def link(self, key: str, file: BinaryIO, place: Path) -> bool:
         """No object is a file."""
@@ -263,6 +287,7 @@ class ObjectStorage(ObjectReader):
             found = self.fetch(key)
         except FileNotFoundError:
             found = Fetched(memoryview(b""), "", 0)
+        check_length(self.address_of(key), len(found.data), length)
         self.write(key, [found.data[:length], data], replaces=found.tag or ABSENT)
 
     def sync(self, *prefixes: str) -> None:
@@ -465,6 +490,33 @@ def _check_old(storage: ObjectStorage, kind: Owner, *, overwrite: bool) -> None:
     else:  # they were written together; another writer may have removed them by now
         foreign = [key for key in known if not kind.owns(key, False)]
     refuse(storage.name, kind.what, foreign, overwrite=overwrite)
+
+
+def _content(file: BinaryIO, nbytes: int) -> Data:
+    """All bytes of a file; a large one stays on disk."""
+    if nbytes <= SPOOLED_BYTES:
+        return file.read()
+    return memoryview(mmap.mmap(file.fileno(), nbytes, access=mmap.ACCESS_READ))
+
+
+class _Batch:
+    """Writes objects in the threads of a pool; most that wait: twice as many as are written at a time."""
+
+    def __init__(self, storage: ObjectStorage, pool: ThreadPoolExecutor) -> None:
+        self._storage, self._pool = storage, pool
+        self._pending: deque[Future[Tag]] = deque()
+
+    def write(self, key: str, parts: Sequence[Data], *, replaces: Tag | None = None) -> Tag:
+        """Begin to write an object. Raises what an earlier one has raised."""
+        while len(self._pending) >= 2 * REQUESTS:
+            self._pending.popleft().result()
+        self._pending.append(self._pool.submit(self._storage.write, key, parts, replaces=replaces))
+        return None
+
+    def finish(self) -> None:
+        """Wait for all, and raise what the first that failed has raised."""
+        while self._pending:
+            self._pending.popleft().result()
 
 
 class _Right:

@@ -17,7 +17,7 @@ from coremargin.formats.raw_array import CRC_BYTES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from coremargin.data.storage import Storage
+    from coremargin.data.storage import Writable
 
 BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
 CRC32C = {"name": "crc32c"}
@@ -53,7 +53,7 @@ def group_metadata(attributes: dict[str, Any]) -> dict[str, Any]:
     return {"zarr_format": 3, "node_type": "group", "attributes": attributes}
 
 
-def write_array(storage: Storage, array: str, values: np.ndarray, names: Sequence[str]) -> None:
+def write_array(storage: Writable, array: str, values: np.ndarray, names: Sequence[str]) -> None:
     """Write an array (m, ...) with a key that is new, in chunks of whole rows of about 1 MiB."""
     values = np.ascontiguousarray(values)
     row_bytes = max(1, values.dtype.itemsize * math.prod(values.shape[1:]))

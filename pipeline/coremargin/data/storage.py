@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
+from coremargin.errors import StoreError
 from coremargin.formats.storage import ReadableStorage
 
 if TYPE_CHECKING:
@@ -40,6 +41,15 @@ class Entry(NamedTuple):
 
 class WrongSize(Exception):
     """An object has another size than every object of its array, or is larger than any can be."""
+
+
+def check_length(place: str, found: int, length: int) -> None:
+    """Raises StoreError for an object that is to be continued and has lost its end."""
+    if found < length:
+        raise StoreError(
+            f"{place}: expected at least {length:,} bytes, found {found:,}: its end is missing; restore it from a copy "
+            "(nothing was committed)"
+        )
 
 
 def check_size(found: int, expected: int | None) -> None:
@@ -101,6 +111,13 @@ class Lock(Protocol):
         """Give it back; twice does no harm."""
 
 
+class Writable(Protocol):
+    """What writes objects by key."""
+
+    def write(self, key: str, parts: Sequence[Data], *, replaces: Tag | None = None) -> Tag:
+        """As ``Storage.write``."""
+
+
 class Storage(ReadableStorage, Protocol):
     """Objects by key, of one store or one model."""
 
@@ -144,6 +161,12 @@ class Storage(ReadableStorage, Protocol):
         replaces: the tag of the object whose place it takes, or ABSENT. Raises OutputError; Busy: another one is there.
         """
 
+    def batch(self) -> AbstractContextManager[Writable]:
+        """What writes objects in any order, several at a time where each takes long; at the end all are written.
+
+        Their tags are not known before. Parts must not change within the context, which raises as ``write``.
+        """
+
     def create(self, key: str) -> AbstractContextManager[BinaryIO]:
         """What to write an object to piece by piece; it appears at the end of the context. Raises OutputError."""
 
@@ -154,7 +177,7 @@ class Storage(ReadableStorage, Protocol):
         """Make an object read-only; it may belong to another model too."""
 
     def append(self, key: str, length: int, data: Data) -> None:
-        """Let an object be its first ``length`` bytes and these. Raises OutputError."""
+        """Let an object be its first ``length`` bytes and these. Raises OutputError; StoreError: it has fewer."""
 
     def sync(self, *prefixes: str) -> None:
         """Let the names of what was written directly below prefixes last. Raises OutputError."""
@@ -208,7 +231,7 @@ class Storage(ReadableStorage, Protocol):
         """What zarr-python opens as the array or group of this key."""
 
 
-def write_json(storage: Storage, key: str, value: dict[str, Any], *, replaces: Tag | None = None) -> Tag:
+def write_json(storage: Writable, key: str, value: dict[str, Any], *, replaces: Tag | None = None) -> Tag:
     """Write a JSON object; NaN and infinities are refused. Raises as ``Storage.write``."""
     return storage.write(key, [json.dumps(value, indent=1, allow_nan=False).encode()], replaces=replaces)
 

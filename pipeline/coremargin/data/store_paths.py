@@ -5,13 +5,18 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from coremargin.data.local_storage import LocalStorage
+from coremargin.data.object_storage import ObjectStorage
 from coremargin.data.owned import STORE
 from coremargin.data.sources.paths import expand, is_path, is_there, named_as_file
-from coremargin.errors import UsageError
+from coremargin.errors import CoremarginError
 from coremargin.formats.local_path import local_path
-from coremargin.formats.location import Location, is_remote
+from coremargin.formats.location import Location, is_remote, location
+
+if TYPE_CHECKING:
+    from coremargin.data.storage import Storage
 
 
 def is_store(source: Any) -> bool:
@@ -36,26 +41,38 @@ def _is_store_address(address: Any) -> bool:
     return len(found) == 1 and ((found[0] / "zarr.json").exists() or not found[0].exists())
 
 
-def unfinished_mark(store: Path) -> Path:
-    """The file that says that a store was made to train one model, and there is none yet: it may be replaced."""
-    return store.with_name(f".{store.name}.unfinished")
+def mark_unfinished(store: Path | Location) -> None:
+    """Note that a store is made to train one model, and there is none yet: it may be replaced. Raises OutputError."""
+    folder, name = _mark(store)
+    folder.write(name, [b""])
 
 
-def has_model(store: Path) -> None:
+def is_unfinished(store: Path | Location) -> bool:
+    """Whether no model was trained on a store that was made to train one."""
+    folder, name = _mark(store)
+    return folder.exists(name)
+
+
+def has_model(store: Path | Location) -> None:
     """A model was made of a store: from now on it may be needed."""
-    with suppress(OSError):
-        unfinished_mark(store).unlink(missing_ok=True)
+    with suppress(OSError, CoremarginError):
+        folder, name = _mark(store)
+        if folder.exists(name):
+            folder.remove(name, lambda key, is_folder: not is_folder)
 
 
-def store_beside(out: Path | Location) -> Path:
-    """Where the rows of files lie from which a model is trained: rows.zarr next to rows.model.
+def _mark(store: Path | Location) -> tuple[Storage, str]:
+    """An empty object next to the store, as the store itself is replaced as a whole."""
+    if not is_remote(store):
+        path = Path(os.path.abspath(store))
+        return LocalStorage(path.parent), f".{path.name}.unfinished"
+    folder, _, name = location(store).rpartition("/")
+    return ObjectStorage.of_generation(Location(folder, location(store).options), None), f".{name}.unfinished"
 
-    Raises UsageError for the address of a model.
-    """
+
+def store_beside(out: Path | Location) -> Path | Location:
+    """Where the rows of files lie from which a model is trained: rows.zarr next to rows.model."""
     if is_remote(out):
-        raise UsageError(
-            f"{out}: a model at an address is trained on a store, found files; `coremargin ingest` makes a store of "
-            "them"
-        )
+        return Location(f"{str(out).removesuffix('.model')}.zarr", location(out).options)
     out = Path(out)
     return out.with_name(f"{out.name.removesuffix('.model')}.zarr")

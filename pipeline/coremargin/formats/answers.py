@@ -14,7 +14,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from coremargin.formats.chained import LONGEST_LINE, Chain, Hash, Number, When, read_chain
 from coremargin.formats.choices import Why
-from coremargin.formats.model_record import Count, Digest, Label, Rows, Strict, Word
+from coremargin.formats.model_record import Count, Digest, Label, Rows, StoreHash, Strict, Word
 from coremargin.formats.strict_json import read_object, typed
 
 Action = Literal["label", "skip", "unsure", "undo", "correct"]
@@ -60,14 +60,15 @@ class Line(Strict, frozen=True, kw_only=True):
 class Growth(Strict, frozen=True, kw_only=True):
     """Rows were appended to the store: what follows is about the commit that has so many rows and this digest.
 
-    attempt: the first one that is drawn from it; draws of those before are of the commits before, whenever their
-    answers come. who, when, scans, before: as of an answer.
+    store_sha256: of the same content, where the store has it. attempt: the first one that is drawn from it; draws of
+    those before are of the commits before, whenever their answers come. who, when, scans, before: as of an answer.
     """
 
     number: Number
     action: Literal["grow"]
     rows: Rows
     digest: Digest
+    store_sha256: StoreHash | UnsetType = UNSET
     attempt: Number
     who: Word
     when: When

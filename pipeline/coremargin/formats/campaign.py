@@ -31,6 +31,7 @@ from coremargin.formats.model_record import (
     Label,
     Rows,
     Share,
+    StoreHash,
     Strict,
     Word,
     check_version,
@@ -51,18 +52,19 @@ MOST_PEOPLE = 20  #: that are asked about a row
 _LEVELS = 8
 #: A line: a name and a value, an element of a list or its end, a table. A key with dots would need memory with the
 #: square of their number.
-_LINE = re.compile(rb'[A-Za-z_0-9]+ *=.*|\s*"(?:[^"\\]|\\.)*",?|\s*[-+\w.]+,?|\]|\[[a-z_]+\]|\s*')
+_LINE = re.compile(rb'[A-Za-z_0-9]+ *=.*|\s*"(?:[^"\\]|\\.)*",?|\s*[-+\w.]+,?|\]|\[[a-z_0-9]+\]|\s*')
 
 
 class CampaignSettings(Strict, frozen=True, kw_only=True):
     """The rows that are asked about, and what is to be proven.
 
-    store, digest, rows, features: the store, and its commit. method: how rows are chosen. epsilon: what may be missing
-    of the margin; error, confidence: at most this share of the rows is labelled wrongly, and how sure that is to be.
-    seed: of the draws. classes: (negative, positive), where they were known; all, where there are more. by_class: that
-    share is one of the rows of each class that is predicted. loss, C, trial: answers may contradict each other. memory,
-    block: for the rows in memory, and bytes that one task reads. expires: seconds after which a question without an
-    answer may be asked again. people: so many are asked about each row; settle: who settles what they disagree about.
+    store, digest, store_sha256, rows, features: the store, and its commit. method: how rows are chosen. epsilon: what
+    may be missing of the margin; error, confidence: at most this share of the rows is labelled wrongly, and how sure
+    that is to be. seed: of the draws. classes: (negative, positive), where they were known; all, where there are more.
+    by_class: that share is one of the rows of each class that is predicted. loss, C, trial: answers may contradict each
+    other. memory, block: for the rows in memory, and bytes that one task reads. expires: seconds after which a question
+    without an answer may be asked again. people: so many are asked about each row; settle: who settles what they
+    disagree about.
     store_options: of the address of the store. map and so on: what rows are mapped by, gamma being a number;
     map_digest: of the arrays of the map (map.npz).
     """
@@ -71,6 +73,7 @@ class CampaignSettings(Strict, frozen=True, kw_only=True):
     version: Literal[1]
     store: str
     store_options: dict[str, str] | None = None
+    store_sha256: StoreHash | None = None
     digest: Digest
     rows: Rows
     features: Features

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, BinaryIO, Generic, Protocol, TypeAlias, TypeVar
 
-from msgspec import UNSET, Meta, Struct
+from msgspec import UNSET, Meta, Struct, to_builtins
 
 from coremargin.errors import DataError
 
@@ -59,7 +59,7 @@ def hash_of(text: bytes) -> str:
 def bytes_of(line: Struct) -> bytes:
     """A line without its line feed."""
     values = {name: value for name in line.__struct_fields__ if (value := getattr(line, name)) is not UNSET}
-    return json.dumps(values, allow_nan=False, ensure_ascii=False).encode("utf-8")
+    return json.dumps(values, allow_nan=False, ensure_ascii=False, default=to_builtins).encode("utf-8")
 
 
 def read_chain(

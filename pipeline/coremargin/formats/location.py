@@ -145,10 +145,14 @@ def storage_options(given: Mapping[str, object]) -> dict[str, str]:
     return found
 
 
-def storage_words(*places: str | os.PathLike[str]) -> list[str]:
-    """The options of locations on a command line, where they are for all addresses."""
-    options = [item for place in places if isinstance(place, Location) for item in place.options.items()]
-    return [word for name, value in dict.fromkeys(options) for word in ("--storage-option", f"{name}={value}")]
+def storage_words(*places: str | os.PathLike[str] | None) -> list[str]:
+    """The options of locations on a command line, where each is for all addresses: those that all of them share.
+
+    A command cannot give two addresses different options: those have to come from its environment or a profile.
+    """
+    options = [place.options for place in places if isinstance(place, Location) and is_remote(place)]
+    shared = [item for item in options[0].items() if all(item in other.items() for other in options)] if options else []
+    return [word for name, value in shared for word in ("--storage-option", f"{name}={value}")]
 
 
 def parse_storage_options(words: Iterable[str]) -> dict[str, str]:

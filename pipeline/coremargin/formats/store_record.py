@@ -229,6 +229,11 @@ def read_store_record(storage: ReadableStorage) -> StoreRecord:
     except MISSING:
         with reading_errors(storage, "zarr.json", error=StoreError):
             there = storage.exists()  # asked last: a bucket may be one that may be read, not listed
+        if getattr(storage, "generation", None) is not None and not there:
+            raise StoreError(
+                f"{path}: expected a store, found current.json, and nothing of the generation that it names: the store "
+                "was copied in part, or is being removed; copy all of it, current.json last"
+            ) from None
         if not there:
             raise StoreError(
                 f"{path}: expected a store, found nothing there; `coremargin ingest SOURCE {path}` makes one"

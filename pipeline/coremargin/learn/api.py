@@ -14,7 +14,7 @@ from coremargin.data.arrays import ArraySource
 from coremargin.data.external_arrays import LazySource, at_once, is_lazy
 from coremargin.data.labels import all_labels
 from coremargin.data.source import Source, is_source
-from coremargin.data.sources.paths import resolve_paths
+from coremargin.data.sources.paths import is_path, resolve_paths
 from coremargin.data.store import Store
 from coremargin.data.tables.objects import matrix_of, with_label_name
 from coremargin.errors import UsageError
@@ -211,7 +211,7 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
     overwrite : bool, default False
         Replace an existing model.
     storage_options : mapping, optional
-        Options of the addresses of a store and a model in object storage, as for ``Store.open``.
+        Options of the addresses of a store, of files and of a model in object storage, as for ``Store.open``.
     on_round : callable, optional
         Called with the record of each round (a dict).
     **parameters
@@ -289,7 +289,9 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
         "max_scans": max_scans,
         "time_limit": time_limit,
     }
-    source, out = with_storage_options(storage_options, source, out)
+    paths = source if isinstance(source, list | tuple) and any(is_path(one) for one in source) else [source]
+    *located, out = with_storage_options(storage_options, *paths, out)
+    source = located if paths is source else located[0]
     spec = {
         "job": "train",
         "store": "rows",

@@ -13,29 +13,30 @@ from __future__ import annotations
 import hashlib
 import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import numpy as np
 from msgspec.structs import asdict
 
-from coremargin.data.files import output_errors
 from coremargin.data.ingest import ingest
 from coremargin.data.locked import Locked
 from coremargin.data.owned import STORE
 from coremargin.data.sources.files import find_files
 from coremargin.data.sources.object_path import ObjectPath
 from coremargin.data.sources.opening import label_files
+from coremargin.data.storages import open_storage
 from coremargin.data.store import Store
-from coremargin.data.store_paths import store_beside, unfinished_mark
+from coremargin.data.store_paths import is_unfinished, mark_unfinished, store_beside
 from coremargin.data.tables.column_options import COLUMN_ARGUMENTS, NO_COLUMN_OPTIONS, parse_column_options
 from coremargin.engine.checkpoint import identity_then
 from coremargin.errors import UsageError
+from coremargin.formats.location import is_remote
 from coremargin.formats.model_record import Strict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from coremargin.data.ingest_pass import IngestReport
     from coremargin.data.sources.paths import FilePath
@@ -70,18 +71,17 @@ def ingest_for_model(source: Any, out: Location, begin: Begin, *, overwrite: boo
                 return TrainingStore(None, f"{store}: reused, since it was made from the same files")
             _check_replaceable(store, out, begin, "; ".join(changes))
             message = f"{store}: replaced, since no model was trained on it: {'; '.join(changes)}"
-        mark = unfinished_mark(store)
-        with output_errors(mark):
-            mark.touch()
+        mark_unfinished(store)
         about = {KEY: asdict(now)}
         return TrainingStore(ingest(source, store, overwrite=then is not None, about=about, **options), message)
 
 
-def _read_provenance(store: Path) -> Provenance | None:
+def _read_provenance(store: Path | Location) -> Provenance | None:
     """None if there is no store. Raises UsageError for anything that training from files has not made."""
-    if not os.path.lexists(store):
+    storage = open_storage(store)
+    if not (storage.exists() if is_remote(store) else os.path.lexists(store)):
         return None
-    opened = Store.open(store) if STORE.is_at(store) else None
+    opened = Store.open(store) if STORE.is_in(storage) else None
     then = provenance_in(opened.about) if opened is not None and opened.commits == 1 else None
     if then is None:
         raise UsageError(
@@ -91,14 +91,14 @@ def _read_provenance(store: Path) -> Provenance | None:
     return then
 
 
-def _check_replaceable(store: Path, out: Location, begin: Begin, changes: str) -> None:
+def _check_replaceable(store: Path | Location, out: Location, begin: Begin, changes: str) -> None:
     """Raises UsageError if a model or a checkpoint may need the store."""
-    if begin == "resume" and (os.path.lexists(out) or identity_then(out)):
+    if begin == "resume" and (open_storage(out).exists() or identity_then(out)):
         raise UsageError(
             f"{store}: was made from other files or options: {changes}; give the same ones again, resume on the "
             f"store by `coremargin train {store} --out {out} --resume`, or start again with --restart --overwrite"
         )
-    if not unfinished_mark(store).exists():
+    if not is_unfinished(store):
         raise UsageError(
             f"{store}: exists already, and was made from other files or options: {changes}; replace it with "
             "--overwrite, or choose another place for the model"

@@ -214,8 +214,7 @@ def train_job(  # noqa: PLR0913 - all but three have a default
                 allowance = replace(allowance, requested=allowance.requested or retraining is not None)
                 finish = partial(_write_state_and_report, done, allowance, report)
                 done.model.save(job.out, done.run, done.rounds, report=finish, overwrite=overwrite)
-                if not is_remote(job.store):
-                    has_model(Path(job.store))
+                has_model(job.store)
                 if done.resumable:  # stopped at a limit: --resume continues with a larger one
                     checkpoint.save()
                     return done

@@ -8,18 +8,14 @@ from __future__ import annotations
 
 import io
 import os
-import stat
 import zipfile
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
-from coremargin.data.files import output_errors, write_whole
-from coremargin.data.folder import refuse
 from coremargin.errors import UsageError
 from coremargin.formats.function import refuse_function
-from coremargin.formats.local_path import local_path
 from coremargin.models.files import check_outside
 from coremargin.models.onnx_graph import MAKER, Precision
+from coremargin.models.output_file import whole_file
 from coremargin.models.predict import opened_model
 
 if TYPE_CHECKING:
@@ -38,15 +34,12 @@ def export(
     gamma: str | float | None = None,
     overwrite: bool = False,
 ) -> int:
-    """Write a model or fleet, or that in a folder, to the file ``out``, which appears whole or not at all; its bytes.
+    """Write a model or fleet, or that in a folder, to the file or address ``out``, whole or not at all; its size.
 
     C, gamma: of a fleet, whose members decide. Raises UsageError (the package for the format is not installed, several
     values of C, a place in a store or a model, or where something is), OutputError (not writable).
     """
-    check_outside(local_path(out))
-    path = Path(os.path.realpath(local_path(out)))  # follow a link to the file that is replaced
-    if os.path.lexists(path):
-        refuse(path, "an exported model", [] if _is_ours(path) else ["another file"], overwrite=overwrite)
+    check_outside(out)
     opened = opened_model(model, C, gamma)
     refuse_function(opened.parameters, "an exported file")
     if format == "onnx":
@@ -55,7 +48,9 @@ def export(
         data = _skops(opened.to_sklearn())
     else:
         raise UsageError(f"format: expected onnx or sklearn-skops, got {format!r}")
-    return write_whole(path, [data])
+    with whole_file(out, "an exported model", _is_ours, overwrite=overwrite) as file:
+        file.write(data)
+    return len(data)
 
 
 def _skops(machine: Any) -> bytes:
@@ -70,13 +65,11 @@ def _skops(machine: Any) -> bytes:
     return data.getvalue()
 
 
-def _is_ours(path: Path) -> bool:
+def _is_ours(file: BinaryIO) -> bool:
     """Whether a file was exported from here, in either format."""
-    if not stat.S_ISREG(path.lstat().st_mode):
-        return False
-    with output_errors(path), open(path, "rb") as file:
-        head = file.read(64)
-        file.seek(max(0, path.stat().st_size - 64))
-        tail = file.read()
+    head = file.read(64)
+    file.seek(0, os.SEEK_END)
+    file.seek(max(0, file.tell() - 64))
+    tail = file.read()
     maker = bytes([len(MAKER)]) + MAKER.encode()
     return (b"\x12" + maker) in head[:16] or (head[:2] == b"PK" and tail.endswith(maker[:1] + b"\0" + maker[1:]))

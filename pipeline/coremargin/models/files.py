@@ -92,13 +92,16 @@ def check_outside(path: str | os.PathLike[str]) -> None:
 
 def _check_address_outside(address: Location) -> None:
     scheme, _, rest = address.partition("://")
+    if scheme.startswith("http"):  # only read, as whoever writes is told
+        return
     bucket, *names = rest.split("/")
     if not names:
         raise UsageError(f"{address}: expected a place with a name, found a bucket; choose another place")
-    whole = ObjectReader(Location(f"{scheme}://{bucket}", address.options))
+    whole = ObjectReader.of_generation(Location(f"{scheme}://{bucket}", address.options), None)
     records = {name: form for kind in (STORE, MODEL) for name, form in kind.records.items() if "/" not in name}
-    folders = ["/".join(names[:depth]) for depth in range(1, len(names))]
+    folders = ["/".join([*names[:depth], ""]) for depth in range(len(names))]  # the bucket itself first
     for folder, (name, form) in product(folders, (records | {generation.FILE: generation.FORMAT}).items()):
         with suppress(RunError):  # without the right to read there
-            if stated_format(whole, f"{folder}/{name}") == form:
-                raise UsageError(f"{address}: lies in a store or a model, {whole.name}/{folder}; choose another place")
+            if stated_format(whole, folder + name) == form:
+                place = f"{whole.name}/{folder}".rstrip("/")
+                raise UsageError(f"{address}: lies in a store or a model, {place}; choose another place")

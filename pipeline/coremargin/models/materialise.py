@@ -7,6 +7,7 @@ mapped by the same model before it can decide about them.
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -17,7 +18,7 @@ from coremargin.data.scaled import scaled_as
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import UsageError
-from coremargin.formats.local_path import local_path
+from coremargin.formats.location import is_remote, location
 from coremargin.models.matching import scorer_for
 from coremargin.models.predict import opened_model
 
@@ -46,7 +47,7 @@ def materialise(
     store : path-like
         Rows (n, d) as the model takes them.
     out : path-like
-        The new store, of rows (n, m) for m components. It appears whole or not at all.
+        The new store or its address, of rows (n, m) for m components. It appears whole or not at all.
     dtype : {"float64", "float32"}, default "float64"
         With "float64" a training on the new store is one on the rows as a map makes them as they are read; "float32"
         takes half of the disk, and is another problem by a rounding of each number.
@@ -68,8 +69,12 @@ def materialise(
         Rows of other features, a chunk that cannot be read, a row that rounding decides about, no room.
     """
     given = Store.open(store)
-    out = local_path(out)
-    if not given.storage.remote and out.resolve() == given.path.resolve():
+    out = location(out)
+    if given.storage.remote or is_remote(out):
+        same = str(out) == str(given.storage.name)
+    else:
+        same = Path(out).resolve() == given.path.resolve()
+    if same:
         raise UsageError(f"{out}: expected another place than that of the rows, which would be lost")
     source = _as_mapped(opened_model(model, None), given)
     labels: Any = np.empty(len(given.classes) + 1, dtype=object)

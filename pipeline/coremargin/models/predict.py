@@ -24,7 +24,8 @@ from coremargin.models.decision import Scorer, decided, leads
 from coremargin.models.executor import probe_in_order
 from coremargin.models.files import check_outside
 from coremargin.models.matching import scorer_for
-from coremargin.models.predictions.common import Subject, is_written
+from coremargin.models.output_file import is_written
+from coremargin.models.predictions.common import Subject
 from coremargin.models.predictions.lines import csv_file, jsonl_file
 from coremargin.models.predictions.parquet import parquet
 from coremargin.models.predictions.zarr_group import zarr_group

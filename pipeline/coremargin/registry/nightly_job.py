@@ -245,7 +245,7 @@ def predict(job: NightlyJob, registry: Registry) -> StepResult:
 def _predict(registry: Registry, state: RegistryState, champion: int, step: PredictStep) -> StepResult:
     if not open_storage(step.rows).exists() and not any(mark in last_name(step.rows) for mark in "*?["):
         return StepResult([f"{step.rows} does not exist: nothing to label"])
-    from coremargin.models.predictions.common import is_written
+    from coremargin.models.output_file import is_written
 
     source = _digest_rows(step.rows, step.drop)
     if source is None:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 PARTS = ("x", "y", "indices", "lengths", "weights")
+LABELS = ("y", "weights")  #: parts that later commits may change
 
 
 def bytes_of(values: np.ndarray) -> Any:
@@ -57,6 +58,20 @@ class ContentHash:
     def _add(self, hashes: Mapping[str, bytes]) -> None:
         for name, content in self._content.items():
             content.update(hashes.get(name, bytes(32)))
+
+    def beginning(self, rows: int) -> ContentHash:
+        """A copy that goes on to so many rows only, of which the first have been added."""
+        found = ContentHash(rows, self.chunk_rows)
+        found._done = self._done
+        found._content = {name: state.copy() for name, state in self._content.items()}
+        found._run = {name: state.copy() for name, state in self._run.items()}
+        return found
+
+    def with_labels(self, other: ContentHash) -> ContentHash:
+        """A copy with the labels and weights of another one."""
+        found = self.beginning(self._rows)
+        found._content |= {name: state.copy() for name, state in other._content.items() if name in LABELS}  # noqa: SLF001
+        return found
 
     def digest(self, facts: Mapping[str, Any]) -> str:
         """That of all rows; facts: what else the content consists of."""

@@ -107,6 +107,7 @@ class Rows:
         if compute_sha256 or (claimed is not None and (not self.sha256 or claimed.chunk_rows != self.chunk_rows)):
             self._hash = ContentHash(self.rows, self.chunk_rows if claimed is None else claimed.chunk_rows)
         self._watched: dict[int, dict[str, int]] = {}
+        self._begun: dict[int, ContentHash] = {}  # of the watched beginnings
 
     def labels(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Label codes and weights (n,) of all chunks, in order, without their rows. Raises DamagedChunk."""
@@ -284,6 +285,29 @@ class Rows:
                     crcs["weights"] = crc32c.crc32c(bytes_of(weights), crcs["weights"])
         return self._identity(crcs, commit.rows, commit.classes)
 
+    def sha256_of_beginning(self, digest: str, chunk_rows: int) -> str:
+        """SHA-256 of a watched commit in chunks of so many rows, after a scan; "" if it is not known of such chunks.
+
+        As the store has recorded it, unless that of the whole content is computed. Raises DamagedChunk.
+        """
+        number = next(number for number, commit in enumerate(self.commits) if commit.digest == digest)
+        commit = self.commits[number]
+        if self._hash is None:
+            return commit.sha256 or "" if chunk_rows == self.chunk_rows else ""
+        if self._hash.chunk_rows != chunk_rows:
+            return ""
+        found = self._begun[commit.rows]
+        if any(later.changed for later in self.commits[number + 1 :]):
+            then, labels = Rows(self._store, digest), ContentHash(commit.rows, chunk_rows)
+            for codes, weights in then.labels():
+                parts, start = {"y": codes} | ({"weights": weights} if then.weighted else {}), 0
+                while start < len(codes):
+                    stop = min(len(codes), start + labels.run_left())
+                    labels.add_rows({name: values[start:stop] for name, values in parts.items()}, stop - start)
+                    start = stop
+            found = found.with_labels(labels)
+        return found.digest(self._facts(commit.rows, commit.classes))
+
     def _summed(self, chunk: Chunk, crcs: dict[str, int]) -> dict[str, int]:
         """Checksums of all rows up to the end of a chunk, from those of the rows before it."""
         start, stop = chunk.start, chunk.start + len(chunk.codes)
@@ -299,14 +323,15 @@ class Rows:
         """Add a chunk to the SHA-256 of the content: its own, or rows up to the end of each run that the claim has."""
         if self._hash is None:
             return
+        stop = chunk.start + len(chunk.codes)
+        for end in self._watched:
+            if chunk.start < end <= stop:
+                self._begun[end] = self._hash.beginning(end)
+                _add_runs(self._begun[end], chunk, end)
         if chunk.hashes is not None:
             self._hash.add_run(chunk.hashes, len(chunk.codes))
-            return
-        start, stop = chunk.start, chunk.start + len(chunk.codes)
-        while start < stop:
-            end = min(stop, start + self._hash.run_left())
-            self._hash.add_rows(_parts(_within(chunk, start, end)), end - start)
-            start = end
+        else:
+            _add_runs(self._hash, chunk, stop)
 
     def _one(self, index: int, ask: Callable[[Chunk], T]) -> tuple[Chunk, T]:
         with quiet():  # numbers that overflow prove nothing: comparisons with them are false
@@ -339,6 +364,15 @@ class Rows:
     def _identity(self, crcs: dict[str, int], rows: int, classes: int) -> str:
         facts = {**self._facts(rows, classes), **crcs}
         return "sha256:" + hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def _add_runs(content: ContentHash, chunk: Chunk, stop: int) -> None:
+    """Add the rows of a chunk up to ``stop``, up to the end of each run at a time."""
+    start = chunk.start
+    while start < stop:
+        end = min(stop, start + content.run_left())
+        content.add_rows(_parts(_within(chunk, start, end)), end - start)
+        start = end
 
 
 def _within(chunk: Chunk, start: int, stop: int) -> Chunk:

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from coremargin.models.predictions.common import COLUMNS, whole_file
+from coremargin.models.output_file import whole_file
+from coremargin.models.predictions.common import COLUMNS, WHAT
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,7 +32,7 @@ _LONGEST_LINE = 16 << 20  # bytes of a first line that is looked at: labels may 
 def csv_file(path: Path | Location, about: Subject, *, overwrite: bool) -> Iterator[Sink]:
     """A file that appears whole. Raises UsageError (something is there), OutputError."""
     middles = [f",{_quoted(label)},{code}," for code, label in enumerate(about.model.labels)]
-    with whole_file(path, lambda file: file.readline(len(_HEADER)) == _HEADER, overwrite=overwrite) as file:
+    with whole_file(path, WHAT, lambda file: file.readline(len(_HEADER)) == _HEADER, overwrite=overwrite) as file:
         file.write(_HEADER)
         yield _Lines(file, "", middles, "\n")
 
@@ -42,7 +43,7 @@ def jsonl_file(path: Path | Location, about: Subject, *, overwrite: bool) -> Ite
     middles = [
         f', "label": {json.dumps(label)}, "code": {code}, "decision": ' for code, label in enumerate(about.model.labels)
     ]
-    with whole_file(path, _has_our_keys, overwrite=overwrite) as file:
+    with whole_file(path, WHAT, _has_our_keys, overwrite=overwrite) as file:
         yield _Lines(file, '{"row": ', middles, "}\n")
 
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from coremargin.models.decision import label_array
-from coremargin.models.predictions.common import COLUMNS, FORMAT, whole_file
+from coremargin.models.output_file import whole_file
+from coremargin.models.predictions.common import COLUMNS, FORMAT, WHAT
 
 if TYPE_CHECKING:
     from coremargin.formats.location import Location
@@ -28,7 +29,7 @@ def parquet(path: Path | Location, about: Subject, *, overwrite: bool) -> Iterat
     metadata = {"coremargin": json.dumps(about.attributes())}
     kinds = (pa.int64(), labels.type, pa.int32(), pa.float64())
     schema = pa.schema(zip(COLUMNS, kinds, strict=True), metadata=metadata)
-    with whole_file(path, _is_ours, overwrite=overwrite) as file, pq.ParquetWriter(file, schema) as writer:
+    with whole_file(path, WHAT, _is_ours, overwrite=overwrite) as file, pq.ParquetWriter(file, schema) as writer:
         yield _ParquetSink(writer, schema, labels)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from coremargin.report import numbers, page, svg
 from coremargin.report.charts import HALF, drawings
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 LINES = ("one", "two", "three", "four")
 #: Reads and seconds at the left end of a chart of bounds.
 LEAST_SHOWN = 0.1
+_HEAD_BYTES = 4096  # of a page, which its title is in
 
 
 @dataclass(frozen=True)
@@ -140,10 +141,15 @@ def render(found: Comparison, exponential: Lesson, rescaled: Lesson, command: st
         "rescaled": rescaled,
         "rescaled_chart": drawings(HALF, partial(_lesson_chart, rescaled, "factor of the axis", log=True)),
         "lines": LINES,
-        "command": command,
+        "made_by": command,
         "software": version(),
     }
     return page.template("problems/hard/comparison.html.j2").render(view)
+
+
+def is_page(file: BinaryIO) -> bool:
+    """Whether a file is one that ``render`` made: by its title."""
+    return b"<title>Strategies on " in file.read(_HEAD_BYTES)
 
 
 def share(found: Comparison, value: float | None) -> float | None:

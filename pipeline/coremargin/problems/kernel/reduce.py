@@ -16,15 +16,15 @@ from numpy.typing import NDArray
 
 from coremargin.blas import one_blas_thread
 from coremargin.data.difference import earlier
-from coremargin.data.folder import check_target
 from coremargin.data.locked import Locked
 from coremargin.data.scaled import scaled_as
+from coremargin.data.storages import open_storage
 from coremargin.data.store import Store
 from coremargin.engine.calls import map_blocks
 from coremargin.engine.clusters.specs import local_cluster
 from coremargin.errors import UsageError
 from coremargin.formats.local_path import local_path
-from coremargin.formats.location import is_remote
+from coremargin.formats.location import is_remote, location
 from coremargin.maths.kernel.callables import CallableKernel
 from coremargin.maths.kernel.expansion import Expansion
 from coremargin.maths.kernel.machine import weighted_losses
@@ -81,7 +81,7 @@ def reduce(  # noqa: PLR0913 - one option for each decision, all but four with a
     store : Store or path-like
         The rows it was trained on.
     out : path-like
-        The folder of the new model, written atomically.
+        The folder or address of the new model, written atomically.
     rows : int
         From 1 to less than the number of rows that carry the model.
     C, gamma : float, float or "scale", optional
@@ -112,15 +112,16 @@ def reduce(  # noqa: PLR0913 - one option for each decision, all but four with a
     OutputError
         No space, no permission.
     """
-    path, cluster = Path(os.path.abspath(local_path(out))), local_cluster(cluster)
+    path = location(out if is_remote(out) else os.path.abspath(local_path(out)))
+    cluster = local_cluster(cluster)
     whole = _reducible_model(opened_model(model, C, gamma, kernel), rows)
     check_outside(path)
-    if isinstance(model, str | os.PathLike) and not is_remote(model) and local_path(model).resolve() == path.resolve():
+    if isinstance(model, str | os.PathLike) and _is_same_place(model, path):
         raise UsageError(f"{path}: expected another folder than that of the model to reduce, which would be lost")
     opened = store if isinstance(store, Store) else Store.open(store)
     began, started = time.perf_counter(), datetime.now(UTC).isoformat(timespec="seconds")
     with Locked(path, "this model"):
-        check_target(path, MODEL, overwrite=overwrite)
+        open_storage(path).resolved().check_replaceable(MODEL, overwrite=overwrite)
         rows_then, how = earlier(opened, whole.store_digest, whole.store_sha256), whole.row_scaling
         source: Source = rows_then
         if how is not None:  # by the model's own numbers
@@ -144,6 +145,12 @@ def reduce(  # noqa: PLR0913 - one option for each decision, all but four with a
             }
         made.save(path, run, report=report, overwrite=overwrite)
     return made
+
+
+def _is_same_place(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:
+    if is_remote(one) or is_remote(other):
+        return is_remote(one) and is_remote(other) and str(location(one)) == str(location(other))
+    return local_path(one).resolve() == local_path(other).resolve()
 
 
 def _reducible_model(model: AnyModel, rows: int) -> KernelModel:

@@ -21,6 +21,7 @@ from coremargin.verify.store import listed
 if TYPE_CHECKING:
     from coremargin.formats.answers import Line
     from coremargin.formats.campaign import CampaignSettings
+    from coremargin.formats.model_record import StoreHash
     from coremargin.verify.active.claim import ActiveClaim, History
     from coremargin.verify.rows import Rows
 
@@ -33,6 +34,7 @@ class Commit:
     rows: int
     digest: str
     attempt: int
+    sha256: StoreHash | None
 
     @property
     def place(self) -> str:
@@ -42,9 +44,11 @@ class Commit:
 
 def commits_of(history: History, last: int) -> list[Commit]:
     """The commits named up to a line of the log."""
-    first = Commit(0, history.settings.rows, history.settings.digest, 1)
+    begun = history.settings
+    first = Commit(0, begun.rows, begun.digest, 1, begun.store_sha256)
     growths = (line for line in history.answers.growths if line.number <= last)
-    return [first, *(Commit(line.number, line.rows, line.digest, line.attempt) for line in growths)]
+    later = (Commit(one.number, one.rows, one.digest, one.attempt, one.store_sha256 or None) for one in growths)
+    return [first, *later]
 
 
 def growth_checks(rows: Rows, commits: Sequence[Commit]) -> list[Check]:
@@ -61,6 +65,11 @@ def growth_checks(rows: Rows, commits: Sequence[Commit]) -> list[Check]:
         elif (found := rows.beginning(one.digest)) != one.digest:
             text = f"the store's first {one.rows:,} rows are {found}: more was done than to append rows"
             problems.append(f"{one.place} names {one.digest}, {text}")
+        elif one.sha256 is not None:
+            sha256 = rows.sha256_of_beginning(one.digest, one.sha256.chunk_rows)
+            if sha256 not in (one.sha256.digest, ""):
+                text = f"the store's first {one.rows:,} rows have {sha256}, with the same CRC-32C: some were replaced"
+                problems.append(f"{one.place} names SHA-256 {one.sha256.digest}, {text}")
     if len(commits) < 2:
         return []
     steps = f"from {commits[0].rows:,} rows to {commits[-1].rows:,}, those from before unchanged"
@@ -196,6 +205,9 @@ def same_campaign(claim: ActiveClaim, history: History, last: int) -> Check:
     pairs["features"] = (claim.stored_features, asked.features)
     pairs["rows"] = (claim.rows, now.rows)
     pairs["store"] = (claim.store_digest, now.digest)
+    found, named = claim.store_sha256, now.sha256
+    if named is not None and (found is None or found.chunk_rows == named.chunk_rows):
+        pairs["SHA-256 of the store"] = (found and found.digest, named.digest)
     pairs["scaling"] = (claim.scaling or None, asked.scaling)
     maps = asked.asked_map
     pairs["map"] = (dict(claim.asked_map), {} if maps is None else maps.parameters())
