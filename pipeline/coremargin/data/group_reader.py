@@ -57,6 +57,10 @@ class StoreGroups:
             self._damaged(chunk, f"expected ids of {self.counts[chunk]:,} groups, found {len(found):,}")
         return found
 
+    def hashes(self, chunk: int) -> np.ndarray:
+        """Recorded SHA-256 (2, 32) of the rows at which the groups of a chunk begin, and of their ids."""
+        return self._columns.hashes[chunk]
+
     def head(self, chunk: int) -> tuple[np.ndarray, np.ndarray]:
         """What lies before the entries of a chunk in the files that have the first ones; for going on with a store."""
         found = []
@@ -68,6 +72,18 @@ class StoreGroups:
                 self._damaged(chunk, str(problem), problem)
             found.append(whole[: count % step].copy())
         return found[STARTS], found[IDS]
+
+    def check_files(self) -> None:
+        """Read every file whole. Raises DamagedChunk for the first that is altered."""
+        for part, reader in enumerate(self._readers):
+            entries = int(self._first[-1, part]) + (part == STARTS)
+            try:
+                for number in range(-(-entries // reader.layout.chunk_rows)):
+                    values = reader.check_object(number)
+            except ObjectProblem as problem:
+                self._damaged(len(self.counts) - 1, str(problem), problem)
+            if part == STARTS and values[(entries - 1) % reader.layout.chunk_rows] != self._rows:
+                self._damaged(len(self.counts) - 1, "the last entry of groups is not the number of rows")
 
     def before(self, chunk: int) -> tuple[int, int]:
         """How many groups begin before a chunk, and bytes of their ids."""

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 TableObject = FrameTable | ArrowTable | BatchTable  #: a table from Python
 
 _TABLES = {"csv", "parquet"}  # formats of files with columns
-_TEXT_OPTIONS = ("label", "drop", "delimiter", "header", "weights", "key", "column_options", "text")
-_TABLE_OPTIONS = ("label", "drop", "weights", "key", "column_options")
+_TABLE_OPTIONS = ("label", "drop", "weights", "key", "group", "column_options")
+_TEXT_OPTIONS = (*_TABLE_OPTIONS, "delimiter", "header", "text")
 _INDEX = re.compile(r"|Unnamed: \d+")  # names that pandas gives, or reads where there is none
 _NAMED_ROWS = 10  # different words in so many rows are their names; in fewer they may be categories
 _MOST_UNCLEAR_BYTES = 1 << 30
@@ -187,7 +187,7 @@ def open_rows(source: Any, options: SourceOptions, on_progress: OnProgress | Non
                 f"{other.path}: is {other.format}, other files are svmlight: ingest them apart, with --append"
             )
         paths = [file.path for file in source.files]
-        refuse_options(options, f"{paths[0]}, an SVMlight file", knows=("features", "zero_based"))
+        refuse_options(options, f"{paths[0]}, an SVMlight file", knows=("features", "zero_based", "group"))
         return Chain(open_svmlight(paths, options, on_rows("first pass")))
     if len(source.formats) == 1 and source.formats <= _TABLES:
         return _open_table_files(source, options, on_rows("reading columns"))
