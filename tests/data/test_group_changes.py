@@ -17,6 +17,7 @@ from coremargin.data.compact import compact
 from coremargin.data.expire import expire
 from coremargin.data.group_parts import group_bounds, groups_of, row_groups
 from coremargin.data.ingest import ingest
+from coremargin.data.memory_storage import InMemoryStorage
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import BadRow, DamagedChunk, StoreError, UsageError
@@ -114,7 +115,7 @@ def test_bad_groups_are_refused_by_file_and_line(
 def test_only_is_refused(tmp_path: Path) -> None:
     """It would keep parts of groups."""
     (tmp_path / "a.csv").write_text(CSV)
-    with pytest.raises(UsageError, match="--only cannot be combined with --group"):
+    with pytest.raises(UsageError, match="--only cannot be combined with groups"):
         ingest(tmp_path / "a.csv", tmp_path / "g.zarr", group="query", only=[0])
 
 
@@ -174,6 +175,26 @@ def test_expired_and_compacted_stores_keep_whole_groups(store: Path) -> None:
     assert check_store(store).whole
     reader = Rows(store, compute_sha256=True)
     assert len(list(reader.scan(lambda chunk: None))) == Store.open(store).chunks
+
+
+def test_groups_at_an_address_are_as_on_disk(store: Path) -> None:
+    """Written, appended, removed, compacted and checked by the same code."""
+    opened, address = Store.open(store), "memory://groups-at-an-address"
+    try:
+        for commit, first in enumerate((0, opened.log[0].commit.rows)):
+            options: dict[str, Any] = {"features": 2, "grouped": True, "chunk_rows": 7}
+            with StoreWriter.append(address) if commit else StoreWriter.create(address, **options) as writer:
+                rows = np.arange(first, opened.log[commit].commit.rows)
+                labels = [opened.classes[code] for code in opened.rows_at(rows)[1]]
+                writer.write(opened.rows_at(rows)[0], labels, groups=np.array(ids_of(opened))[rows])
+        assert Store.open(address).digest == opened.digest
+        assert Store.open(address).sha256 == opened.sha256
+        remove_rows(address, groups=["0-0"])
+        compact(address)
+        assert ids_of(Store.open(address)) == [name for name in ids_of(opened) if name != "0-0"]
+        assert check_store(address).whole
+    finally:
+        InMemoryStorage._known.clear()
 
 
 @pytest.mark.parametrize("name", ["groups/c.0", "group_ids/c.0", "group_keys/000001-0/row/c.0"])

@@ -76,9 +76,9 @@ SECTION = "Data"
 @click.option(
     "--format",
     "format_",
-    type=click.Choice(["npy", "npz", "csv", "parquet", "svmlight"]),
+    type=click.Choice(["npy", "npz", "csv", "parquet", "svmlight", "conll"]),
     metavar="KIND",
-    help="npy, npz, csv, parquet or svmlight. [default: by name, then content]",
+    help="npy, npz, csv, parquet, svmlight or conll. [default: by name, then content]",
 )
 @click.option("--delimiter", metavar="CHARACTER", help="CSV: field separator.  [default: detected]")
 @click.option("--header/--no-header", default=None, help="CSV: the first line names the columns.  [default: detected]")
@@ -135,6 +135,9 @@ def ingest(
     group must be adjacent, have one weight and fit into a chunk. Appended rows must be in new groups. Groups are
     removed and expired as a whole.
 
+    --format conll reads a token in each line, its columns separated by spaces or tabs, the label last; a blank line
+    ends a sentence, which is a group. Features are the words and tags around each token; see the guide.
+
     Columns of CSV and Parquet are matched by name later, in any order. --categorical, --dates and --text choose how
     columns that are not numeric are encoded, --missing how missing values are filled. If a choice is missing, one error
     names all such columns. Stores and models keep the encoding for later rows.
@@ -152,6 +155,7 @@ def ingest(
           --storage-option region=eu-central-1
       coremargin ingest orders.csv orders.zarr --label paid --key order
       coremargin ingest words.txt words.zarr --format svmlight --group qid
+      coremargin ingest train.txt.gz chunks.zarr --format conll
       coremargin ingest rows.csv s3://bucket/rows.zarr \\
           --storage-option region=eu-central-1
       coremargin ingest adult.csv adult.zarr --label income \\

@@ -64,6 +64,7 @@ _OTHER_ROWS = (
     ".svm",
     ".svmlight",
     ".libsvm",
+    ".conll",
     ".mtx",
     ".zarr",
     ".h5",

@@ -24,7 +24,8 @@ from coremargin.data.key_values import Keys
 from coremargin.data.labels import LabelCoder
 from coremargin.data.sizes import CHUNK_BYTES
 from coremargin.data.sources.base import Batch, OnProgress, Progress, RowSource, batch_rows
-from coremargin.data.sources.files import Files
+from coremargin.data.sources.file_formats import kind_from_name
+from coremargin.data.sources.files import Files, names_files
 from coremargin.data.sources.memory import memory_errors_named
 from coremargin.data.sources.opening import (
     TableObject,
@@ -35,11 +36,12 @@ from coremargin.data.sources.opening import (
     resolve_source,
 )
 from coremargin.data.sources.options import SourceOptions
-from coremargin.data.sources.paths import AnyPath, is_there, resolve_paths
+from coremargin.data.sources.paths import AnyPath, expand, is_there, resolve_paths
 from coremargin.data.sources.sidecars import GroupStream, LabelStream, WeightStream, name_features
 from coremargin.data.storages import open_storage
 from coremargin.data.store import Store
 from coremargin.data.tables.column_options import ColumnArguments, ColumnOptions, parse_column_options
+from coremargin.data.tables.conll import made_from_conll
 from coremargin.data.tables.objects import with_label_name
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import BadRow, DataError, LabelError, UsageError
@@ -151,7 +153,8 @@ def ingest(  # noqa: PLR0913 - one option for each decision about a file, all bu
     chunk_bytes : int, optional
         Size of a new store's chunks.
     format : str, optional
-        Kind of the files; overrides name and content.
+        Kind of the files; overrides name and content. "conll" is not recognised by content: a token a line, its columns
+        separated by tabs or white space, the label last; a blank line ends a sentence, which is a group.
     drop : str, int or sequence of these
         Columns to leave out.
     delimiter : str, optional
@@ -235,13 +238,14 @@ def ingest(  # noqa: PLR0913 - one option for each decision about a file, all bu
     )
     encoding = parse_column_options(**column_options)
     folder = Path(tempfile.gettempdir()) if is_remote(path) else Path(path).parent
-    base, source = Store.open(path) if append else None, resolve_source(source, folder, format)
+    base = Store.open(path) if append else None
+    if format is None and names_files(source) and _expects_conll(columns if base is None else base.columns, source):
+        format = "conll"  # noqa: A001 - the word for it
+    source = resolve_source(source, folder, format)
     dtype = _store_dtype(base, dtype, compression, chunk_bytes)
     labels = label_files(source, unlabelled=unlabelled) if labels is None and unlabelled is not True else labels
     column, weight_stream = _weights_of(source, weights)
     group = _group_of(base, source, group)
-    if group is not None and only is not None:
-        raise UsageError("--only cannot be combined with --group: it would keep parts of groups")
     group_column, group_stream = _groups_of(source, group)
     options = SourceOptions(
         format=format,
@@ -255,6 +259,7 @@ def ingest(  # noqa: PLR0913 - one option for each decision about a file, all bu
         weights=column,
         key=_key_of(base, key),
         group=group_column,
+        groups_before=0 if base is None or base.groups is None else int(base.groups.counts.sum()),
         column_options=encoding,
         columns=_known_columns(base, columns, encoding),
         columns_of=columns_of if base is None else base.name,
@@ -266,6 +271,7 @@ def ingest(  # noqa: PLR0913 - one option for each decision about a file, all bu
         stream = None if labels is None else LabelStream(labels, coder)
         separate = SeparateInputs(stream, weight_stream, group_stream)
         _check_fit(rows, separate, base, unlabelled=unlabelled is not False)
+        _check_groups(rows, group_stream, base, only=only is not None)
         ingest_pass = IngestPass(
             rows,
             separate,
@@ -323,6 +329,11 @@ def _resolve_all(given: Sequence[Any], options: Mapping[str, str], *, needed: bo
         resolve_paths(one, options) if any(map(is_remote, each)) else one
         for one, each in zip(given[1:], lists[1:], strict=True)
     ]
+
+
+def _expects_conll(columns: ColumnsRecord | None, source: Any) -> bool:
+    """Whether rows must be tokens of CoNLL files, and no name of a file says that it is another kind."""
+    return columns is not None and made_from_conll(columns) and not any(map(kind_from_name, expand(source)))
 
 
 def _as_tuple(values: Sequence[Label] | Label) -> tuple[Any, ...]:
@@ -446,9 +457,7 @@ def _store_sparse(rows: RowSource, base: Store | None, wanted: bool | None) -> b
 
 def _check_fit(rows: RowSource, separate: SeparateInputs, base: Store | None, *, unlabelled: bool) -> None:
     """Refuse before the first row is read what can be refused."""
-    labels, weights, groups = separate
-    if groups is not None and groups.length is not None and rows.rows is not None and groups.length != rows.rows:
-        raise lengths_differ(rows.name, rows.rows, groups.name, groups.length, "groups")
+    labels, weights, _ = separate
     if weights is not None and weights.length is not None and rows.rows is not None and weights.length != rows.rows:
         raise lengths_differ(rows.name, rows.rows, weights.name, weights.length, "weights")
     weighted = weights is not None or rows.weight_from is not None
@@ -467,6 +476,20 @@ def _check_fit(rows: RowSource, separate: SeparateInputs, base: Store | None, *,
         raise LabelError(
             f"{rows.name}: labels are missing: expected one per row; give --labels FILE, or say --unlabelled"
         )
+
+
+def _check_groups(rows: RowSource, groups: GroupStream | None, base: Store | None, *, only: bool) -> None:
+    """The same of groups; only: rows are left out by their labels."""
+    if groups is not None and groups.length is not None and rows.rows is not None and groups.length != rows.rows:
+        raise lengths_differ(rows.name, rows.rows, groups.name, groups.length, "groups")
+    grouped = groups is not None or rows.group_from is not None
+    if base is not None and grouped != (base.groups is not None):
+        raise UsageError(
+            f"{base.name}: {'its rows are in groups' if base.groups else 'its rows are in no groups'}, "
+            f"found rows {'in some' if grouped else 'in none'}; ingest these into a store of their own"
+        )
+    if grouped and only:
+        raise UsageError("--only cannot be combined with groups of rows: it would keep parts of groups")
 
 
 def _svmlight_features(source: Any, base: Store) -> int | None:
@@ -489,7 +512,7 @@ def _groups_of(source: Any, group: Any) -> tuple[str | int | None, GroupStream |
     if group is None:
         return None, None
     columns = isinstance(source, TableObject) or (
-        isinstance(source, Files) and source.formats & {"csv", "parquet", "svmlight"}
+        isinstance(source, Files) and source.formats & {"csv", "parquet", "svmlight", "conll"}
     )
     if columns and isinstance(group, str | int) and not is_remote(group):
         return group, None
@@ -508,6 +531,8 @@ def _group_of(base: Store | None, source: Any, group: Any) -> Any:
         return group
     if isinstance(source, Files) and source.formats == {"svmlight"}:
         return "qid"
+    if isinstance(source, Files) and source.formats == {"conll"}:
+        return None
     columns = base.columns
     if columns is None or columns.group is None:
         raise UsageError(f"{base.name}: its rows are in groups: say --group, so that every row has one")

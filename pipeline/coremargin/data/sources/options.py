@@ -19,7 +19,7 @@ COLUMN_NUMBER = re.compile(r"[+-]?[0-9]{1,18}")  # a column by its number
 class SourceOptions:
     """The options of ``ingest`` that are about reading."""
 
-    format: str | None = None  #: "npy", "csv", "parquet" or "svmlight"; None: by name and content
+    format: str | None = None  #: "npy", "csv", "parquet", "svmlight" or "conll"; None: by name and content
     label: str | int | None = None  #: label column by name or number (from 0, negative from the end)
     drop: tuple[str | int, ...] = ()  #: columns to leave out
     delimiter: str | None = None
@@ -30,6 +30,7 @@ class SourceOptions:
     weights: str | int | None = None  #: column of the weights, by name or number
     key: str | int | None = None  #: column of the keys, by name or number
     group: str | int | None = None  #: column of the groups, by name or number; of SVMlight "qid"
+    groups_before: int = 0  #: how many groups there are in the store that rows are appended to
     columns: ColumnsRecord | None = None  #: the columns that the rows must have, in any order
     columns_of: str = ""  #: what has these columns, for messages
     label_optional: bool = False  #: rows to be predicted: the label's column may be missing, and is not read

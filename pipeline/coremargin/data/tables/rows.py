@@ -340,6 +340,7 @@ class TableRows(RowSource):
                 form=self._form,
                 declared=late.get(position) or _declared_kind(self._table.column_name(position), options),
                 numbers=NumberStatistics(wanted, sample, seed),
+                most=options.vocabulary.counted,
             )
             for seed, position in enumerate(features)
         }
