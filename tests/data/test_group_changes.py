@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import crc32c
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -110,6 +111,20 @@ def test_bad_groups_are_refused_by_file_and_line(
     with pytest.raises((BadRow, UsageError), match=message):
         ingest(tmp_path / name, tmp_path / "g.zarr", group=group)
     assert not (tmp_path / "g.zarr").exists()
+
+
+@pytest.mark.parametrize("dtype", ["category", "Int64", "string", "str"])
+def test_groups_of_data_frames(tmp_path: Path, dtype: str) -> None:
+    """Categories, whole numbers that may be missing, texts."""
+    frame = pd.DataFrame({"q": [1, 1, 2], "x": [1.0, 2.0, 3.0], "y": [0, 1, 0]}).astype({"q": dtype})
+    ingest(frame, tmp_path / "g.zarr", label="y", group="q")
+    store = Store.open(tmp_path / "g.zarr")
+    assert ids_of(store) == ["1", "1", "2"]
+    assert store.features == 1
+    if dtype != "str":
+        frame.loc[1, "q"] = None
+        with pytest.raises(BadRow, match="row 1: found no group"):
+            ingest(frame, tmp_path / "g.zarr", label="y", group="q", overwrite=True)
 
 
 def test_only_is_refused(tmp_path: Path) -> None:

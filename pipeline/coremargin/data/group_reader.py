@@ -42,7 +42,7 @@ class StoreGroups:
         following = np.flatnonzero(self.counts[chunk + 1 : chunk + 3])  # a group ends in the chunk after its own
         end = int(self._starts(chunk + 1 + int(following[0]))[0]) if len(following) else self._rows
         found = np.append(starts, end)
-        inside = not len(starts) or (starts[0] >= low and starts[-1] < high)
+        inside = not len(starts) or (starts[0] >= low and starts[-1] < high and (chunk > 0 or starts[0] == 0))
         if not inside or not (np.diff(found) > 0).all() or (len(starts) and (np.diff(found) > high - low).any()):
             self._damaged(chunk, "the rows at which groups begin are not those of groups of at most a chunk")
         return found
@@ -59,7 +59,8 @@ class StoreGroups:
 
     def hashes(self, chunk: int) -> np.ndarray:
         """Recorded SHA-256 (2, 32) of the rows at which the groups of a chunk begin, and of their ids."""
-        return self._columns.hashes[chunk]
+        found: np.ndarray = self._columns.hashes[chunk]
+        return found
 
     def head(self, chunk: int) -> tuple[np.ndarray, np.ndarray]:
         """What lies before the entries of a chunk in the files that have the first ones; for going on with a store."""
@@ -75,15 +76,16 @@ class StoreGroups:
 
     def check_files(self) -> None:
         """Read every file whole. Raises DamagedChunk for the first that is altered."""
+        chunk = len(self.counts) - 1
         for part, reader in enumerate(self._readers):
-            entries = int(self._first[-1, part]) + (part == STARTS)
+            end, step, values = int(self._first[-1, part]) + (part == STARTS), reader.layout.chunk_rows, np.empty(0)
             try:
-                for number in range(-(-entries // reader.layout.chunk_rows)):
+                for number in range(-(-end // step)):
                     values = reader.check_object(number)
             except ObjectProblem as problem:
-                self._damaged(len(self.counts) - 1, str(problem), problem)
-            if part == STARTS and values[(entries - 1) % reader.layout.chunk_rows] != self._rows:
-                self._damaged(len(self.counts) - 1, "the last entry of groups is not the number of rows")
+                self._damaged(chunk, str(problem), problem)
+            if part == STARTS and values[(end - 1) % step] != self._rows:
+                self._damaged(chunk, "the last entry of groups is not the number of rows")
 
     def before(self, chunk: int) -> tuple[int, int]:
         """How many groups begin before a chunk, and bytes of their ids."""

@@ -512,6 +512,7 @@ def _check_header(path: Path, store: str | Path, options: Mapping[str, Any]) -> 
         label=options.get("label"),
         drop=(drop,) if isinstance(drop, str | int) else tuple(drop),
         key=key,
+        group=options.get("group") if known is None else known.group,
         weights=options.get("weights"),
         columns=known,
         columns_of="" if base is None else base.name,

@@ -396,13 +396,13 @@ def _split_batch(
         return
     for start in range(0, batch.count, step):
         part = slice(start, start + step)
-        groups = None if batch.groups is None else batch.groups[part]
+        ids = None if batch.groups is None else batch.groups[part]
         yield (
             batch.rows[part],
             None if labels is None else labels[part],
             None if batch.weights is None else batch.weights[part],
             None if keys is None else keys.part(start, start + step),
-            None if groups is None else group_runs(groups, len(groups), partial(_later, batch.place, start)),
+            None if ids is None else group_runs(ids, len(ids), partial(_later, batch.place, start)),
         )
 
 

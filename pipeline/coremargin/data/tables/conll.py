@@ -65,7 +65,7 @@ def templates(inputs: Sequence[str]) -> list[str]:
     """Names of the features of a token, from the names of the file's columns."""
     found = list[str]()
     for name in inputs:
-        runs = [(at,) for at in range(-2, 3)]
+        runs: list[tuple[int, ...]] = [(at,) for at in range(-2, 3)]
         if name == "word":
             runs += [(-1, 0), (0, 1)]
         else:

@@ -264,9 +264,7 @@ class TableRows(RowSource):
     def _groups_of(self, batch: TableBatch) -> np.ndarray | None:
         if self._choice.group is None:
             return None
-        column = batch.columns[self._choice.group]
-        plain = decode_dictionary(column).dictionary_decode() if is_coded(column.type) else column
-        found: np.ndarray = plain.to_numpy(zero_copy_only=False)
+        found: np.ndarray = decode_dictionary(batch.columns[self._choice.group]).to_numpy(zero_copy_only=False)
         return found
 
     def _fit(self, options: SourceOptions, on_rows: OnRows | None) -> ColumnsRecord:
