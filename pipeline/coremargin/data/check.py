@@ -377,8 +377,6 @@ def _bad_groups(store: Store, chunk: int, weights: np.ndarray | None) -> list[st
         return [str(error)]
     if (store.groups.hashes(chunk) != GroupColumns.of_chunk(offsets[:-1], ids).hashes[0]).any():
         return [f"{place}: the SHA-256 of its groups is not the recorded one; restore it from a copy"]
-    if chunk == 0 and (len(offsets) < 2 or offsets[0] != 0):
-        return [f"{place}: expected a group that begins at row 0; ingest again"]
     if weights is not None and len(offsets) > 1:
         runs = GroupRuns(stop - int(offsets[0]), offsets[:-1] - offsets[0], ids, lambda row: place)
         try:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
 from coremargin.data.checksum import crc32c
 from coremargin.data.groups import IDS, STARTS, decoded_ids
-from coremargin.data.readers import ObjectProblem, ValueReader
+from coremargin.data.readers import ObjectProblem, ValueReader, undamaged
 from coremargin.errors import DamagedChunk
 
 if TYPE_CHECKING:
@@ -96,6 +97,10 @@ class StoreGroups:
         return self._values(chunk, STARTS)
 
     def _values(self, chunk: int, part: int) -> np.ndarray:
+        reader = self._readers[part]
+        return undamaged(partial(self._read_once, part=part), chunk, reader.layout.storage, reader.forget)
+
+    def _read_once(self, chunk: int, part: int) -> np.ndarray:
         low, high = self._first[chunk : chunk + 2, part].tolist()
         try:
             values = self._readers[part].read(low, high)[0] if high > low else np.empty(0, ("<i8", "u1")[part])

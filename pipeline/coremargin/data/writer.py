@@ -188,8 +188,8 @@ class StoreWriter:
         if columns is not None and columns.width != features:
             raise UsageError(f"columns: expected those of {features:,} features, got {columns.width:,}")
         named = "" if columns is None else columns.digest
-        facts = Facts(features, name, rows, tuple(classes), about=dict(about or {}), weighted=weighted, columns=named)
-        facts = replace(facts, grouped=grouped)
+        kinds: dict[str, Any] = {"weighted": weighted, "grouped": grouped, "columns": named}
+        facts = Facts(features, name, rows, tuple(classes), about=dict(about or {}), **kinds)
         buffer = SparseBuffer(rows, features, np.dtype(name), None if chunk_rows else chunk_bytes) if sparse else None
         writer = cls(Place.new(path, overwrite=overwrite, instead_of=instead_of), facts, buffer=buffer)
         writer._columns, writer.keys = columns, key_sink(writer._place, facts, columns)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from coremargin.data.sources.base import Batch, RowSource, check_width
+from coremargin.data.sources.base import AscendingNumbers, Batch, RowSource, check_width
 from coremargin.data.sources.paths import FilePath, file_bytes
 from coremargin.data.sources.text import Piece, read_pieces
 from coremargin.data.sparse import csr_rows
@@ -306,8 +306,7 @@ class SvmlightFile(RowSource):
                 continue
             parsed = parse(piece)
             self._check_range(parsed)
-            place = _place(self.name, parsed.lines)
-            codes = None if self.label_from is None else _codes(parsed, coder, place)
+            codes = None if self.label_from is None else _codes(parsed, coder, _place(self.name, parsed.lines))
             if not len(parsed.labels):
                 continue
             indices = (parsed.indices - self._base).astype(np.int32)
@@ -315,7 +314,7 @@ class SvmlightFile(RowSource):
                 rows=csr_rows(parsed.values, indices, parsed.starts.astype(np.int32), self.features),
                 codes=codes,
                 origin=self.name,
-                place=place,
+                place=_place(self.name, _small(parsed.lines)),
                 column=lambda feature: f"index {feature + self._base}",
                 done_bytes=piece.done_bytes,
                 groups=None if self.group_from is None else query_ids(piece, parsed.lines),
@@ -420,5 +419,13 @@ def _codes(parsed: Parsed, coder: LabelCoder, place: Callable[[int], str]) -> np
     return np.array([coder.encode_number(text, place(row)) for row, text in enumerate(parsed.texts)], np.int32)
 
 
-def _place(name: str, lines: np.ndarray) -> Callable[[int], str]:
+def _place(name: str, lines: Sequence[int] | np.ndarray) -> Callable[[int], str]:
     return lambda row: f"{name}, line {lines[row]}"
+
+
+def _small(lines: np.ndarray) -> Sequence[int]:
+    """Numbers (m,) of lines, at least one, which ascend, in a bit each: they are kept until all rows are read."""
+    first = int(lines[0])
+    present = np.zeros(int(lines[-1]) - first + 1, bool)
+    present[lines - first] = True
+    return AscendingNumbers(first, present)

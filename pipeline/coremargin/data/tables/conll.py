@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from coremargin.data.sources.base import AscendingNumbers
 from coremargin.data.sources.paths import file_bytes
 from coremargin.data.sources.text import LONGEST_LINE, read_pieces
 from coremargin.data.tables.column_options import Vocabulary
@@ -140,7 +141,8 @@ class ConllTable(Table):
         """Some columns of a piece. Raises BadRow for a line with more or fewer columns than the first."""
         import pyarrow as pa
 
-        fields, lines, sentence = list[list[str]](), list[int](), list[int]()
+        fields, sentence = list[list[str]](), list[int]()
+        present = np.zeros(len(piece.lines), bool)
         number, inside = piece.number - 1, False
         for at, text in enumerate(piece.lines):
             if not text.strip():
@@ -154,7 +156,7 @@ class ConllTable(Table):
             number += not inside
             inside = True
             fields.append(found)
-            lines.append(piece.line + at)
+            present[at] = True
             sentence.append(number)
         groups = np.array(sentence, np.int64)
         inputs = {name: np.array([one[at] for one in fields], object) for at, name in enumerate(self._inputs)}
@@ -167,9 +169,9 @@ class ConllTable(Table):
                 made[position] = pa.array([one[-1] for one in fields], pa.string())
             else:
                 made[position] = pa.array(_feature(name, inputs, groups), pa.string())
-        places = np.array(lines, np.int64)
+        path, places = piece.path, AscendingNumbers(piece.line, present)  # kept, unlike the piece
         return TableBatch(
-            made, len(fields), str(piece.path), lambda row: f"{piece.path}, line {places[row]}", piece.done_bytes, False
+            made, len(fields), str(piece.path), lambda row: f"{path}, line {places[row]}", piece.done_bytes, False
         )
 
 
