@@ -64,7 +64,7 @@ def group_runs(values: Any, rows: int, place: Callable[[int], str]) -> GroupRuns
     found = np.asarray(values)
     if found.ndim != 1 or len(found) != rows:
         raise UsageError(f"groups: expected an id for each of {rows:,} rows, got shape {found.shape}")
-    if found.dtype.kind in "iuU":
+    if found.dtype.kind in "iuU" or (found.dtype.kind == "O" and set(map(type, found.tolist())) <= {str, int}):
         starts = np.flatnonzero(np.concatenate([[True], found[1:] != found[:-1]])) if rows else np.zeros(0, np.int64)
         ids = [checked_id(value, place, int(row)) for row, value in zip(starts, found[starts].tolist(), strict=True)]
     else:
