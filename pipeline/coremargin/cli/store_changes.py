@@ -61,9 +61,9 @@ def remove(
     from coremargin.data.amend import remove_rows
 
     with terminable():
-        ids, row_keys = (None, None) if groups else _select_rows(store, rows, file, keys)
-        if groups and (rows or file or keys):
-            raise UsageError("--group cannot be combined with row ids, --from and --key: choose one")
+        if [bool(rows), file is not None, bool(keys), bool(groups)].count(True) != 1:
+            raise UsageError("expected row ids, --from FILE, --key KEY or --group ID, and only one of these")
+        ids, row_keys = (None, keys or None) if keys or groups else _select_rows(store, rows, file)
         found = remove_rows(store, ids, keys=row_keys, groups=groups or None, note=note)
     _print_weight_changes(store, found, f"these rows of {store} were removed before", as_json=as_json)
 
@@ -157,19 +157,13 @@ def expire(store: Path | Location, *, age: str, force: bool, note: str, as_json:
     _print_weight_changes(store, found, f"{store} has no rows older than {age}", as_json=as_json)
 
 
-def _select_rows(
-    store: Path | Location, rows: Sequence[str], file: Path | None, keys: Sequence[str]
-) -> tuple[Any, Any]:
-    """Row ids or keys of a command line."""
+def _select_rows(store: Path | Location, rows: Sequence[str], file: Path | None) -> tuple[Any, Any]:
+    """Row ids of a command line, or those or the keys of a file."""
     import numpy as np
 
     from coremargin.data.corrections import read_corrections
     from coremargin.data.store import Store
 
-    if [bool(rows), file is not None, bool(keys)].count(True) != 1:
-        raise UsageError("expected row ids, --from FILE, --key KEY or --group ID, and only one of these")
-    if keys:
-        return None, keys
     if file is not None:
         corrections = read_corrections(file, Store.open(store), None)
         return corrections.ids, corrections.keys
