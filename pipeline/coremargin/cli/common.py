@@ -97,6 +97,7 @@ OPTION_GROUPS: dict[str, tuple[str, ...]] = {
         "--class-weight",
         "--folds",
         "--fold-seed",
+        "--choose",
         "--outliers",
         "--outlier-search",
         "--relative-margin",

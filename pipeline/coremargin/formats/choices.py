@@ -71,3 +71,4 @@ Method = Literal[
     "permutations",
     "perceptron",
 ]
+ChooseBy = Literal["validation", "risk"]  #: what chooses C and gamma

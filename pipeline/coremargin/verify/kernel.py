@@ -227,6 +227,10 @@ class KernelScan(StoreFindings):
         self.widest = np.maximum(self.widest, summary.widest)
         self.count(summary.uncounted, summary.radius, summary.members)
 
+    def square_of_first(self) -> float:
+        """||f||^2 of the function of the first column."""
+        return float(self._lengths[0][0])
+
     def bounds(self) -> tuple[float | None, float | None]:
         """The bounds of all columns: sums of values, the smallest of margins."""
         if not self.rows.rows > self.unlabelled:

@@ -139,8 +139,8 @@ class SoftMargins(MemberKind["SoftMargin", "SoftState"]):
     All members have the same stages. Each chunk is read once and queried for all members, each with its own hypothesis
     of the stages before. What a member's bounds leave open is read again for the members that need it.
 
-    evaluated_in_stages: confusion is counted in the stages, about hypotheses that are not final. False with folds,
-    which choose C by it: then a scan with the final hypotheses counts.
+    evaluated_in_stages: confusion is counted in the stages, about hypotheses that are not final. False where it
+    chooses C, by folds or risk: then a scan with the final hypotheses counts.
     """
 
     evaluated_in_stages: bool = True

@@ -71,6 +71,7 @@ def render(
         "chosen_gamma": chosen[1],
         "was_chosen": fleet["chosen"],
         "validation": fleet["validation"],
+        "risks": fleet.get("risk"),
         "best": next((row for row in fleet["validation"] or () if setting_of(row) == chosen), None),
         "certified": statuses.count("certified"),
         "stopped": statuses.count("stopped"),

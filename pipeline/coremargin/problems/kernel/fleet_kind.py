@@ -26,7 +26,7 @@ class KernelFleetKind(WorkingSetMessages, AnyFleet[KernelFleetJob, "KernelMargin
     def matches(self, options: Mapping[str, Any]) -> bool:
         """Jobs with a kernel and folds, or several values of C or gamma."""
         several = any(isinstance(options.get(name), list | tuple) for name in ("C", "gamma"))
-        return "kernel" in options and ("folds" in options or several)
+        return "kernel" in options and (bool({"folds", "choose"} & options.keys()) or several)
 
     def members(self, problem: KernelMargin) -> int:
         """One for each C, gamma and fold."""
