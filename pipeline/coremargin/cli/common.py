@@ -106,6 +106,7 @@ OPTION_GROUPS: dict[str, tuple[str, ...]] = {
         "--pick",
         "--scaling",
         "--method",
+        "--hypothesis",
         "--error",
         "--confidence",
         "--by-class",

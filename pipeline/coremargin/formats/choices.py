@@ -72,3 +72,4 @@ Method = Literal[
     "perceptron",
 ]
 ChooseBy = Literal["validation", "risk"]  #: what chooses C and gamma
+Hypothesis = Literal["margin", "centre"]  #: which hyperplane of the answered rows a campaign tries and leaves
