@@ -108,6 +108,14 @@ class HardMarginKind(TwoClassKind[HardMarginJob, "HardMargin"]):
         found = replace(hard_margin(job, source, strategy=job.strategy), near_share=share)
         return replace(found, centre=job.centre or "perceptron", pick=job.pick or "largest")
 
+    def model(self, job: HardMarginJob, problem: HardMargin, state: Any) -> Model:
+        """With the claim that its coreset alone has this hyperplane, where that holds."""
+        from coremargin.problems.hard.generalization import compression_claim
+
+        model, found = super().model(job, problem, state), problem.result(state)
+        claim = compression_claim(problem.source, found, problem.epsilon, intercept=problem.intercept)
+        return model if claim is None else replace(model, record={**model.record, "compression": claim})
+
     def facts(self, problem: HardMargin, state: Any) -> dict[str, Any]:
         """Adds the capacity of the working set, whether cached rows were lost, and bounds on the error."""
         from coremargin.problems.hard.generalization import generalization_of
