@@ -105,7 +105,7 @@ class FleetKind(AnyFleet[FleetJob, "Fleet | GammaFleet"]):
 
     def facts(self, problem: Fleet | GammaFleet, state: Any) -> dict[str, Any]:
         """How many members are proven, why the run ended, and, of hard margins, bounds on the error on new rows."""
-        from coremargin.problems.fleet.outcome import bounds_of_hard_margins, describe_end, evaluations_of
+        from coremargin.problems.fleet.outcome import describe_end, evaluations_of, facts_of_hard_margins
 
         states = problem.states(state)
         statuses = [status for fleet, own in zip(problem.parts, states, strict=True) for status in fleet.statuses(own)]
@@ -113,8 +113,8 @@ class FleetKind(AnyFleet[FleetJob, "Fleet | GammaFleet"]):
         if any(own.as_read for own in states) and all(own.confusion.any() for own in states):
             found["as_read"] = evaluations_of(problem, states)
         found |= {"reason": describe_end(statuses, evaluated=all(own.evaluated for own in states))}
-        bounds = bounds_of_hard_margins(problem, states)
-        return found if bounds is None else found | {"generalization": bounds}
+        bounds = facts_of_hard_margins(problem, states)
+        return found | bounds
 
     def describe_run(self, run: Mapping[str, Any]) -> list[tuple[str, str]]:
         """Bounds on the error of hard margins on new rows."""

@@ -147,23 +147,29 @@ def evaluations_of(problem: Fleet | GammaFleet, states: Sequence[FleetState]) ->
     return sorted(found, key=lambda entry: -1 if entry["fold"] is None else int(entry["fold"]))
 
 
-def bounds_of_hard_margins(problem: Fleet | GammaFleet, states: Sequence[FleetState]) -> dict[str, Any] | None:
-    """Bounds on the error on new rows of the members that have no loss and are trained on all rows, if there are any.
+def facts_of_hard_margins(problem: Fleet | GammaFleet, states: Sequence[FleetState]) -> dict[str, Any]:
+    """Of the members that have no loss and are trained on all rows: bounds on the error on new rows, and KKT classes.
 
     Of those with a fold held out, the accuracy on its rows says more.
     """
     first = problem.parts[0].plan.members[0]
     if not isinstance(first.problem, HardMargin):
-        return None
-    fleets = []
+        return {}
+    fleets, on_margin = [], dict[str, int]()
     for fleet, own in zip(problem.parts, states, strict=True):
         pairs = zip(fleet.plan.members, fleet.results(own), strict=True)
         models = [(member.name, found) for member, found in pairs if member.fold is None]
         fleets.append((fleet.source, fleet.plan.gamma, models))
+        on_margin |= {name: len(found.proof.support) for name, found in models}
     against_rest = first.code is not None
-    return fleet_generalization(
+    bounds = fleet_generalization(
         fleets, first.problem.epsilon, intercept=first.problem.intercept, against_rest=against_rest
     )
+    if bounds is None:
+        return {}
+    rows = {one["name"]: one["bounds"]["rows"] for one in bounds["models"]}
+    kkt = {name: [count - on_margin[name], on_margin[name], 0] for name, count in rows.items()}
+    return {"generalization": bounds, "kkt": kkt}
 
 
 def _member_model(job: FleetJob, fleet: Fleet, member: Member, found: Result) -> MemberModel:

@@ -89,6 +89,7 @@ def render(
         "terms": terms_of(view["parameters"]),
         "commands": with_function(view["commands"], view["parameters"]),
         "members": _members(fleet),
+        "kkt": run.get("kkt") or {},
         "charts": _charts(fleet, run, records),
         "influence": influence,
         "generalization": read_fleet_generalization(run),
