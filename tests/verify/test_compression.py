@@ -15,6 +15,7 @@ from scipy.sparse import csr_array
 
 import coremargin
 from coremargin.data.writer import StoreWriter
+from coremargin.estimators import MarginCoresetClassifier
 from coremargin.maths.published_bounds import compression
 from coremargin.verify.compression import error_bound
 from coremargin.verify.examine import examine
@@ -81,6 +82,15 @@ def test_nothing_is_claimed_where_other_rows_count(tmp_path: Path) -> None:
         record["compression"] = {"kept": 3, "rows": 600, "confidence": 0.95, "error": error_bound(600, 3, 0.05)}
         path.write_text(json.dumps(record))
         assert "depend" in (found_in(tmp_path / name, store) or "")
+
+
+def test_models_of_batches_claim_none(tmp_path: Path) -> None:
+    """Their hyperplane may be another one than that of their coreset."""
+    X, y = rows(5)
+    batches = MarginCoresetClassifier(loss=None, memory="20 KiB")
+    for part in np.array_split(np.arange(600), 3):
+        batches.partial_fit(X[part], y[part], classes=[-1, 1])
+    assert "compression" not in batches.model_.record
 
 
 def test_the_bound_is_the_root_of_its_equation() -> None:

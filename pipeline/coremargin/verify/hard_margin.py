@@ -88,7 +88,11 @@ class HardScan(StoreScan):
         lower = has_margin(self.claim.lower, self.lowest, self.below, counted, f"class {label!r}")
         found = [self.content(), self.coreset(), lower]
         stated = self.claim.compression
-        return found if stated is UNSET else [*found, compression_check(self.claim, stated, counted[0])]
+        return (
+            found
+            if stated is UNSET
+            else [*found, compression_check(self.claim, stated, counted[0], dual(self.claim)[0])]
+        )
 
 
 def lowest_of(

@@ -17,7 +17,7 @@ from coremargin.data.mapped import map_of
 from coremargin.data.scaled import scaling_of
 from coremargin.maths import published_bounds as bounds
 from coremargin.maths.margin import gamma
-from coremargin.maths.rows import as_float64, is_sparse, lengths, products
+from coremargin.maths.rows import lengths, products
 from coremargin.problems.common.balls import enclosing_radius
 from coremargin.problems.common.classes import count_weighted_rows
 from coremargin.report.numbers import NO_BREAK, percent_up
@@ -33,10 +33,8 @@ T = TypeVar("T")
 CONFIDENCE = 0.95
 TWICE = "the margin M of Jebara's lecture, between the classes, is twice the margin here"
 _MODELS_SHOWN = 10  # models of which ``show`` lists the bounds
-#: Numbers of the kept rows of which a hyperplane is solved.
-MOST_SOLVED = 1 << 22
-#: What a hyperplane of the kept rows may be off, as a share; `verify` allows a hundred times as much.
-SAME_HYPERPLANE = 1e-8
+#: What the hyperplane of the kept rows may be off, as a share; `verify` allows ten times as much.
+SAME_HYPERPLANE = 1e-5
 _SAME = 1e-9  # relative distance of normals, or of margins, that are equal but for rounding
 _MAPPED = "the feature map may depend on the rows, by its landmarks or gamma"
 
@@ -225,26 +223,21 @@ def _bounds_of(source: Source, found: Result, epsilon: float, known: Evidence, *
 def compression_claim(source: Source, found: Result, epsilon: float, *, intercept: bool) -> dict[str, Any] | None:
     """The record's claim that the rows with a dual weight alone have the model's hyperplane; None where it fails.
 
-    Their hyperplane of the largest margin is the shortest w with y (w.x + b) = 1 on all of them. None, too, where they
-    are more than ``MOST_SOLVED`` numbers.
+    `verify` has the bound on how far their own hyperplane of the largest margin may be.
     """
     bounds = _bounds_of_models(source, [found], epsilon, intercept=intercept)[0]
-    if bounds is None or bounds.compression is None or bounds.deciding_rows * source.features > MOST_SOLVED:
-        return None
     support = found.proof.take(found.proof.support)
-    rows, signs = as_float64(support.rows), support.signs.astype(np.float64)
-    rows = rows.toarray() if is_sparse(rows) else rows
-    if intercept:  # without b, which is known from one row
-        w = np.linalg.lstsq(rows[1:] - rows[0], signs[1:] - signs[0], rcond=None)[0]
-        b = float(signs[0] - rows[0] @ w)
-    else:
-        w, b = np.linalg.lstsq(rows, signs, rcond=None)[0], 0.0
-    size = float(np.linalg.norm(w))
-    reach = size * SAME_HYPERPLANE
-    if not size > 0 or np.linalg.norm(w - size * found.w) > reach or abs(b - size * found.b) > reach * bounds.radius:
+    if bounds is None or bounds.compression is None or bounds.deciding_rows != len(support) or found.upper is None:
         return None
-    kept, rows_that_count = bounds.deciding_rows, bounds.rows
-    return {"kept": kept, "rows": rows_that_count, "confidence": bounds.confidence, "error": bounds.compression}
+    least = float((support.signs * (products(support.rows, found.w[:, None])[0] + found.b)).min())
+    if not least > 0 or (found.upper / least) ** 2 - 1.0 > SAME_HYPERPLANE**2:
+        return None
+    return {
+        "kept": len(support),
+        "rows": bounds.rows,
+        "confidence": bounds.confidence,
+        "error": bounds.compression,
+    }
 
 
 def vacuous_from(classes: int) -> float:

@@ -42,7 +42,7 @@ class HardMarginJob(TrainJob, frozen=True, kw_only=True):
         Strategy,
         Meta(
             description="Of a hard margin: a published algorithm, which ends with the same certificate; `coremargin "
-            "compare --help` lists them.  [default: fast]",
+            "compare --help` lists them.",
             extra={"metavar": "NAME"},
         ),
     ] = "fast"

@@ -212,7 +212,7 @@ class KernelJob(KernelSpec, frozen=True, kw_only=True):
         KernelStrategy,
         Meta(
             description="Of a hard margin: a published algorithm, which ends with the same certificate; `coremargin "
-            "compare --help` lists them.  [default: fast]",
+            "compare --help` lists them.",
             extra={"metavar": "NAME"},
         ),
     ] = "fast"
