@@ -212,3 +212,21 @@ def test_weighted_rows_and_several_classes_are_refused(tmp_path: Path) -> None:
         for options in ({"classes": "ovr"}, {"kernel": "rbf", "gamma": 1.0}):
             with pytest.raises((UsageError, coremargin.errors.LabelError), match=text):
                 coremargin.train(place, loss="hinge", C=[0.1, 1.0], choose="risk", **options)
+
+
+def test_a_stopped_run_and_a_retrained_model_choose_too(tmp_path: Path, run_cli: Callable[..., Any]) -> None:
+    """Once it is resumed; and by the rows as they are after an append, when most are not read again."""
+    X, y = rows(1, 3000)
+    store = store_of(tmp_path / "s.zarr", X[:2800], y[:2800])
+    stopped = coremargin.train(store, out=tmp_path / "m", choose="risk", max_scans=1, sample=0.05, **KERNEL)
+    assert stopped.record["risk"] == []
+    assert "resume the training, which then chooses one" in stopped.choice
+    whole = coremargin.train(store, out=tmp_path / "m", choose="risk", begin="resume", sample=0.05, **KERNEL)
+    assert whole.record["chosen"]["by"] == "risk"
+    coremargin.train(store, out=tmp_path / "a", choose="risk", **LINEAR)
+    np.savez(tmp_path / "more.npz", X=X[2800:], y=y[2800:])
+    run_cli("ingest", tmp_path / "more.npz", store, "--append")
+    run_cli("retrain", tmp_path / "a", store, "--out", tmp_path / "b")
+    again = coremargin.load(tmp_path / "b")
+    assert again.record["chosen"]["by"] == "risk"
+    assert examine(tmp_path / "b", store).ok

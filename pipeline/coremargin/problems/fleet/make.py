@@ -84,12 +84,13 @@ def fleet_of(job: FleetJob, source: Source, gamma: str | float | None = None) ->
     problems = [cast("SoftMargin", member.problem) for member in in_stages.members]
     alike = len({member.code for member in plan.members}) == 1
     # What chooses is counted by a scan with the final models: one that proves them as well is all that is needed.
-    final = folds > 0 or job.choose == "risk"
+    by_risk = job.choose == "risk"
+    final = folds > 0 or by_risk
     one_scan = final and all(own.sample_is_enough for own in problems)
     if not one_scan and all(own.fits_stages and own.pays_together(alike=alike) for own in problems):
-        return Fleet(source, in_stages, SoftMargins(evaluated_in_stages=not final), memory)
+        return Fleet(source, in_stages, SoftMargins(not final, by_risk), memory)
     if not staged(source, None).in_segments:
         scans = plan.with_problems(lambda own: replace_field(cast("SoftMargin", own), in_stages=False))
-        return Fleet(source, scans, SoftMargins(evaluated_in_stages=not final), memory)
+        return Fleet(source, scans, SoftMargins(not final, by_risk), memory)
     partitions = plan.with_problems(lambda own: partitioned.member(cast("SoftMargin", own)))
     return Fleet(source, partitions, partitioned, memory)

@@ -97,8 +97,8 @@ def render(
         "choice": choice_of(
             settings,
             chosen if fleet["chosen"] else (None, None),
-            view["parameters"].get("folds"),
             ended="stopped" not in statuses and "kernel" in view["parameters"],
+            chooses=bool(view["parameters"].get("folds")) or view["parameters"].get("choose") == "risk",
         ),
     }
     return page.template("problems/fleet/report.html.j2").render(view)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from coremargin.errors import UsageError
 from coremargin.maths import published_bounds as bounds
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from coremargin.data.source import Source
-    from coremargin.formats.choices import ChooseBy
     from coremargin.formats.fleet_record import Setting
 
 DELTA = 0.05
@@ -50,18 +49,7 @@ class TrainedFunction:
     dimension: int | None
 
 
-class ChoosingJob(Protocol):
-    """A job whose models are chosen among."""
-
-    choose: ChooseBy | None
-    folds: int | None
-    loss: str | None
-    class_weight: Any
-    scaling: str | None
-    gammas: tuple[float | str, ...]
-
-
-def check_choice(job: ChoosingJob, *, uses_gamma: bool) -> None:
+def check_choice(job: Any, *, uses_gamma: bool) -> None:
     """Raises ValueError for a choice without folds, and for the risk of functions that depend on the rows."""
     if job.choose == "validation" and job.folds is None:
         raise ValueError("choose: 'validation' compares accuracies on held-out rows; give folds too")
