@@ -149,3 +149,13 @@ def test_a_hyperplane_of_other_rows_is_refused(tmp_path: Path, trained: tuple[Pa
     del record["compression"]
     (path / "model.json").write_text(json.dumps(record))
     assert examine(path, trained[1]).ok
+
+
+@pytest.mark.parametrize(("w", "b"), [(0.0, 0.0), (1e200, 0.0), (1e-200, 1e300)])
+def test_numbers_that_overflow_are_refused(tmp_path: Path, trained: tuple[Path, Path], w: float, b: float) -> None:
+    """Not with a traceback."""
+    shutil.copytree(trained[0], tmp_path / "m")
+    with np.load(tmp_path / "m" / "arrays.npz") as found:
+        arrays = dict(found)
+    np.savez(tmp_path / "m" / "arrays.npz", **(arrays | {"w": arrays["w"] * w, "b": np.array([b])}))
+    assert found_in(tmp_path / "m", trained[1])

@@ -230,3 +230,14 @@ def test_a_stopped_run_and_a_retrained_model_choose_too(tmp_path: Path, run_cli:
     again = coremargin.load(tmp_path / "b")
     assert again.record["chosen"]["by"] == "risk"
     assert examine(tmp_path / "b", store).ok
+
+
+@pytest.mark.parametrize(("w", "b"), [(0.0, 0.0), (1e200, 0.0), (1.0, 1.7e308)])
+def test_numbers_that_overflow_are_refused(tmp_path: Path, store: Path, w: float, b: float) -> None:
+    """Not with a traceback."""
+    coremargin.train(store, out=tmp_path / "m", choose="risk", **LINEAR)
+    path = tmp_path / "m" / "members" / "C-0.01" / "arrays.npz"
+    with np.load(path) as found:
+        arrays = dict(found)
+    np.savez(path, **(arrays | {"w": arrays["w"] * w, "b": np.array([b])}))
+    assert not examine(tmp_path / "m", store).ok

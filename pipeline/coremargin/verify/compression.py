@@ -71,5 +71,8 @@ def distance_from_own(claim: Claim, kept: np.ndarray, upper: float) -> float:
     upper: u, which the weights prove.
     """
     margins = claim.y[kept] * dot_products(claim.x[kept], claim.w, claim.b)
-    least = float(margins.min(initial=np.inf)) / length(claim.w)
-    return math.sqrt(max(0.0, (upper / least) ** 2 - 1.0)) if 0 < least < math.inf else math.inf
+    least = float(margins.min(initial=np.inf)) / (length(claim.w) or 1.0)
+    if not 0 < least < math.inf:
+        return math.inf
+    share = upper / least
+    return math.sqrt(max(0.0, (share - 1.0) * (share + 1.0)))

@@ -5,7 +5,7 @@ share of new rows that sign(w.x + b) puts on the wrong side is at most
 
     V = e + 2 a / N (1 + sqrt(1 + N e / a)),    a = h ln(2 e N / h) + ln(4 / d),    h = features + 1 (Vapnik 1995),
 
-e being the share of errors on the N rows (and 2 e N in the logarithm Euler's number), and at most
+e being the share of errors on the N rows (in the logarithm Euler's number), and at most
 
     M = l + 2 s (A r + B) / sqrt(N) + 3 sqrt(ln(2 / (d p q)) / (2 N))    (Mohri, Rostamizadeh, Talwalkar 2018, 3.3),
 
@@ -13,7 +13,7 @@ l being the mean loss, s = 1 for the hinge and 2 for its square, r the length of
 rounded up to powers 2^(j/4), and p, q = 1 / (2.3 (1 + |j|)^2). Without an intercept h = features, B = 0 and q = 1. A
 machine with a kernel has no V, and its r is the largest sqrt(k(x, x)). The g values of gamma share d: each has
 d / g, and V and M half of that. The bound is about functions that are fixed before the rows are seen: scalings, maps,
-kernels and weights that depend on them are rejected. That random numbers of maps do not is not checked.
+kernels and weights that depend on them are rejected. Whether random numbers of a map do is not checked.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from coremargin.verify.checks import Check
 from coremargin.verify.kernel import KernelClaim, KernelScan
 from coremargin.verify.kernel_functions import ClosedKernel
 from coremargin.verify.soft_margin import SoftClaim
-from coremargin.verify.sums import rounded_sum
+from coremargin.verify.sums import length
 from coremargin.verify.values import guaranteed_risk
 
 if TYPE_CHECKING:
@@ -95,8 +95,8 @@ def _risk(one: ModelExamination, rows: int, wrong: int, delta: float, stretch: f
         return _margin_risk(claim, square, stretch, float(claim.offsets[0]), radius, rows, delta)
     if not isinstance(claim, SoftClaim):
         return math.inf
-    square = rounded_sum((claim.w * claim.w).tolist())
-    by_margin = _margin_risk(claim, square, stretch, claim.b, claim.radius, rows, delta / 2)
+    size = length(claim.w)
+    by_margin = _margin_risk(claim, size * size, stretch, claim.b, claim.radius, rows, delta / 2)
     return min(by_margin, guaranteed_risk(rows, len(claim.w) + claim.intercept, wrong / rows, delta / 2))
 
 
@@ -113,13 +113,13 @@ def _margin_risk(
 
     square: ||w||^2.
     """
-    if claim.upper is None:
+    if claim.upper is None or not math.isfinite(square + offset):
         return math.inf
     loss = min(1.0, max(0.0, claim.upper - max(0.0, square) / 2) / claim.cost / rows)
     capacity, share = 0.0, 1.0
     for size, times in ((stretch * math.sqrt(max(0.0, square)), radius), (abs(offset), 1.0))[: 1 + claim.intercept]:
         j = -200 if size == 0 else max(-200, math.ceil(4 * math.log2(size)))
-        capacity += 2 ** (j / 4) * times
+        capacity += float(np.exp2(j / 4)) * times
         share /= 2.3 * (1 + abs(j)) ** 2
     slope = 1 if claim.loss == "hinge" else 2
     return loss + 2 * slope * capacity / math.sqrt(rows) + 3 * math.sqrt(math.log(2 / (delta * share)) / (2 * rows))

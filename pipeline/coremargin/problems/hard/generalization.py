@@ -230,7 +230,7 @@ def compression_claim(source: Source, found: Result, epsilon: float, *, intercep
     if bounds is None or bounds.compression is None or bounds.deciding_rows != len(support) or found.upper is None:
         return None
     least = float((support.signs * (products(support.rows, found.w[:, None])[0] + found.b)).min())
-    if not least > 0 or (found.upper / least) ** 2 - 1.0 > SAME_HYPERPLANE**2:
+    if not least > 0 or (found.upper / least - 1.0) * (found.upper / least + 1.0) > SAME_HYPERPLANE**2:
         return None
     return {
         "kept": len(support),
