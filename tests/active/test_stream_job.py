@@ -180,13 +180,13 @@ def test_a_pipe_begins_again_or_goes_on(tmp_path: Path) -> None:
     pipe, job = tmp_path / "pipe", job_of(tmp_path / "pipe", tmp_path / "s")
     fed(csv_text(X[:700], y[:700]), pipe)
     assert run_stream(job).status == "stopped"
-    with pytest.raises(UsageError, match=r"700 rows were seen before; say whether .*--from-start.*--new-rows"):
+    with pytest.raises(UsageError, match=r"700 rows of a pipe were seen before; say whether .*from-start.*new-rows"):
         run_stream(job)
     fed(csv_text(-X, y), pipe)
     with pytest.raises(DataError, match="expected the rows that were seen before, found others"):
-        run_stream(job, pipes="begin again")
+        run_stream(structs.replace(job, pipe="from-start"))
     fed(csv_text(X, y), pipe)
-    again = run_stream(job, pipes="begin again")
+    again = run_stream(structs.replace(job, pipe="from-start"))
     fed(csv_text(X, y), tmp_path / "other")
     whole = run_stream(job_of(tmp_path / "other", tmp_path / "whole"))
     assert again.status == whole.status == "certified"
@@ -195,7 +195,7 @@ def test_a_pipe_begins_again_or_goes_on(tmp_path: Path) -> None:
     fed(csv_text(X[:700], y[:700]), tmp_path / "third")
     run_stream(job_of(tmp_path / "third", tmp_path / "on"))
     fed(csv_text(X[700:], y[700:]), tmp_path / "third")
-    on = run_stream(job_of(tmp_path / "third", tmp_path / "on"), pipes="go on")
+    on = run_stream(job_of(tmp_path / "third", tmp_path / "on", pipe="new-rows"))
     assert on.status == "certified"
     assert result_of(tmp_path / "on") == result_of(tmp_path / "whole")
 
@@ -237,6 +237,27 @@ def test_people_are_asked_once(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text(csv_text(X + 1, None))
     with pytest.raises(DataError, match="row 0 of the stream: its answer in the log is about another row"):
         run_stream(job)
+
+
+def test_answers_that_are_gone_are_noticed(tmp_path: Path) -> None:
+    """Whole lines that were cut off the log, or another log, which the state is not about."""
+    X, y = table(2_000)
+    (tmp_path / "rows.csv").write_text(csv_text(X, None))
+    job = job_of(tmp_path / "rows.csv", tmp_path / "s", label=None, classes=["no", "yes"])
+    run_stream(job, ask=lambda row, *_: y[row])
+    log = tmp_path / "s" / ANSWERS
+    whole = log.read_bytes()
+    lines = whole.splitlines(keepends=True)
+    for left in (lines[:-1], lines[:3], []):
+        log.write_bytes(b"".join(left))
+        with pytest.raises(DataError, match=f"expected the {len(lines)} lines that state.npz is about"):
+            run_stream(job, ask=lambda row, *_: y[row])
+    log.write_bytes(whole)
+    run_stream(job)
+    log.write_bytes(b"".join(lines[:3]))
+    (tmp_path / "s" / STATE).unlink()  # learns from those left, and asks about the others again
+    assert run_stream(job, ask=lambda row, *_: y[row]).labels_asked == len(lines)
+    assert log.read_bytes() != whole  # other times
 
 
 def test_a_folder_that_grows(tmp_path: Path) -> None:
@@ -444,14 +465,14 @@ def test_a_pipe_goes_on_after_answers_of_a_first_batch(tmp_path: Path) -> None:
         run_stream(job, ask=ask)
     first = 1 + max(asked)
     assert not (tmp_path / "s" / STATE).exists()
-    with pytest.raises(UsageError, match=f"{first} rows were seen before; say whether"):
+    with pytest.raises(UsageError, match=f"{first} rows of a pipe were seen before; say whether"):
         run_stream(job, ask=ask)
     (tmp_path / "pipe").unlink()  # the first writer may still be there
     fed("f0,f1,f2,f3\n", tmp_path / "pipe")
     with pytest.raises(UsageError, match="expected answers of two classes"):
-        run_stream(job, ask=ask, pipes="go on")
+        run_stream(structs.replace(job, pipe="new-rows"), ask=ask)
     fed(csv_text(X[first:], None), tmp_path / "pipe")
-    assert run_stream(job, ask=ask, pipes="go on").status == "certified"
+    assert run_stream(structs.replace(job, pipe="new-rows"), ask=ask).status == "certified"
     assert len(asked) == len(set(asked))
 
 
@@ -511,6 +532,20 @@ def test_the_command_and_the_job_file(here: Path, rows: Path, run_cli: Cli) -> N
     short = run_cli(*words, "--out", "u", "--error", "0.0001", "--json", exit_code=4)
     assert '"status": "stopped"' in short.stdout
     assert "cannot be combined" in run_cli(*words, "--out", "v", "--from-start", "--new-rows", exit_code=2).stderr
+
+
+def test_a_job_file_goes_on_with_a_pipe(here: Path, run_cli: Cli) -> None:
+    """As it says, and not without."""
+    X, y = table(5_000)
+    text = {"rows": "pipe", "label": "answer", "batch": 100, "error": 0.02}
+    fed(csv_text(X[:700], y[:700]), here / "pipe")
+    (here / "job.toml").write_text(_toml(text))
+    run_cli("run", "job.toml", exit_code=4)
+    assert "say whether it begins with them again" in run_cli("run", "job.toml", exit_code=2).stderr
+    (here / "job.toml").write_text(_toml(text | {"pipe": "new-rows"}))
+    fed(csv_text(X[700:], y[700:]), here / "pipe")
+    assert run_cli("run", "job.toml").stdout.startswith("certified: ")
+    assert "pipe =" not in (here / "s" / "stream.toml").read_text()
 
 
 def test_a_position_is_kept_as_it_is() -> None:

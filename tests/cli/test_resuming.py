@@ -45,6 +45,7 @@ JOBS: list[dict[str, Any]] = [
     {"one_class": "ellipsoid", "only": "a b"}, {"one_class": "ellipsoid", "nu": 0.1},
     {"loss": "hinge", "relative_margin": 2.5}, {"strategy": "cutting-planes", "centre": "ep", "pick": "random"},
     {"kernel": "rbf", "loss": "hinge", "C": [0.1, 1.0], "relative_margin": 2.5}, {"kernel": "rbf", "strategy": "smo"},
+    {"loss": "hinge", "C": [0.1, 1.0], "choose": "risk"},
 ]  # fmt: skip
 
 

@@ -80,6 +80,38 @@ def test_rows_are_counted_by_their_dual_weights(
     assert "Rows by their dual weight" in (folder / "report.html").read_text(encoding="utf-8")
 
 
+def test_rows_of_hard_margins_are_counted_by_their_dual_weights(
+    tmp_path: Path, rng: np.random.Generator, run_cli: Callable[..., Result]
+) -> None:
+    """On the margin as scikit-learn's support vectors, all others non-critical; of several models for each."""
+    X, y = overlapping(rng, 120)
+    X = X + 3 * y[:, None]
+    on = len(SVC(kernel="linear", C=1e8, tol=1e-10).fit(X, y).support_)
+    coremargin.train(X, y, epsilon=1e-9, out=tmp_path / "m.model")
+    assert json.loads((tmp_path / "m.model" / "run.json").read_text())["kkt"] == [[120 - on, on, 0]]
+    assert (
+        f"{120 - on:,} rows non-critical, {on:,} on the margin, 0 violators"
+        in run_cli("show", tmp_path / "m.model").stdout
+    )
+    assert "Karush–Kuhn–Tucker" in (tmp_path / "m.model" / "report.html").read_text(encoding="utf-8")
+    coremargin.train(X, y, epsilon=1e-9, classes="ovr", folds=2, out=tmp_path / "f.model")
+    assert json.loads((tmp_path / "f.model" / "run.json").read_text())["kkt"] == {"all": [120 - on, on, 0]}
+    coremargin.train(X, y, kernel="linear", loss="hinge", C=[0.1, 1e6], folds=2, epsilon=1e-8, out=tmp_path / "k.model")
+    counted = json.loads((tmp_path / "k.model" / "run.json").read_text())["kkt"]
+    assert list(counted) == ["C-0.1", "C-1e+06"]
+    assert counted["C-1e+06"] == [120 - on, on, 0]
+    assert "Violators" in (tmp_path / "k.model" / "report.html").read_text(encoding="utf-8")
+
+
+def test_reports_of_relative_margins_count_rows_by_their_dual_weights(tmp_path: Path, rng: np.random.Generator) -> None:
+    """Those on the margin, violators of it, and those at the bound."""
+    X, y = overlapping(rng, 400)
+    coremargin.train(X, y, loss="hinge", relative_margin=1.5, C=0.1, epsilon=1e-6, out=tmp_path / "m.model")
+    page = (tmp_path / "m.model" / "report.html").read_text(encoding="utf-8")
+    assert "are violators of it, with the weight C" in page
+    assert "lie at the bound, with a weight below 0" in page
+
+
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 def test_reports_of_hyperplanes_name_violators(tmp_path: Path, rng: np.random.Generator, loss: str) -> None:
     """Between the rows below the margin, and these without the rows on it."""
@@ -103,6 +135,23 @@ def test_training_errors_are_counted_by_the_verifier(tmp_path: Path, rng: np.ran
     assert text.startswith(f"at most {wrong:,} of 3,000 rows ({percent_up(wrong / 3000)}) are on the wrong side; ")
     assert f"at most {percent_up(risk)} of new ones" in text
     assert values.guaranteed_risk(3000, 4, wrong / 3000) == pytest.approx(risk)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_training_errors_of_kernel_machines_are_counted(tmp_path: Path, rng: np.random.Generator, classes: int) -> None:
+    """As many as predictions say, of the class with the largest decision value."""
+    X = rng.normal(size=(400, 2))
+    y = np.clip(np.round(X[:, 0] ** 2 + 0.3 * rng.normal(size=400)), 0, classes - 1).astype(int)
+    with StoreWriter.create(tmp_path / "s.zarr", dtype="float64", features=2, chunk_rows=150) as writer:
+        writer.write(X, y.tolist())
+    options = {"classes": "ovr"} if classes > 2 else {}
+    model = coremargin.train(
+        tmp_path / "s.zarr", out=tmp_path / "m.model", loss="hinge", kernel="rbf", gamma=0.5, epsilon=1e-4, **options
+    )
+    wrong = int((model.predict(X) != y).sum())
+    text = next(one.text for one in examine(tmp_path / "m.model", tmp_path / "s.zarr").checks if one.name == "errors")
+    assert wrong > 0
+    assert text.startswith(f"at most {wrong:,} of 400 rows ")
 
 
 def test_rows_that_are_few_bound_no_error(tmp_path: Path, rng: np.random.Generator) -> None:

@@ -87,6 +87,7 @@ def test_one_store_is_not_separated_and_inseparable(specimens: Specimens, tmp_pa
 
     def margin(draft: Draft) -> None:
         draft.record.update(features=2, rows=6, dtype="float64", classes=["a", "b"])
+        del draft.record["compression"]
         radius = float(np.linalg.norm(X, axis=1).max()) * (1 + 1e-9)
         draft.claims.update(coreset_rows=2, store_digest=rows.digest, radius=radius)
         draft.bound(0.5, 0.5)

@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from coremargin.engine.clusters.specs import Cluster
     from coremargin.formats.answers import Action, Growth
     from coremargin.formats.campaign import CampaignSettings
-    from coremargin.formats.choices import Loss, MapKind, Method, ScalingKind
+    from coremargin.formats.choices import Hypothesis, Loss, MapKind, Method, ScalingKind
     from coremargin.models.model import Model
 
 logger = logging.getLogger(__name__)
@@ -134,6 +134,7 @@ class Campaign:
         coef0: float | None = None,
         map_seed: int | None = None,
         by_class: bool = False,
+        hypothesis: Hypothesis = "margin",
         loss: Loss | None = None,
         C: float | Literal["auto"] | None = None,
         trial: int | None = None,
@@ -175,6 +176,9 @@ class Campaign:
             Of the map.
         by_class : bool, default False
             ``error`` bounds the share of each predicted class, not of all rows.
+        hypothesis : {"margin", "centre"}, default "margin"
+            The hyperplane that the draws try and the model has: that of the largest margin of the answered rows, or the
+            centre of ``method`` (with "ep" and other samplers a Bayes point machine), as far as ``epsilon`` allows.
         loss : {"hinge", "squared_hinge"}, optional
             For answers that may contradict each other: a soft margin of the answered rows.
         C : float or "auto", optional
@@ -236,6 +240,7 @@ class Campaign:
             "coef0": coef0,
             "map_seed": map_seed,
             "by_class": by_class,
+            "hypothesis": hypothesis,
             "loss": loss,
             "C": C,
             "trial": trial,

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 #: The temporary folder of a new campaign.
 NEW = Kind(what="a campaign", records={}, files="|".join(map(re.escape, (ANSWERS, FILE, MAP, PENDING, VOTES))))
 #: Fields of a job that a campaign's parameters may lack.
-SAME = ("scaling", "by_class", "loss", "C", "trial", "classes", "memory", "block")
+SAME = ("scaling", "by_class", "hypothesis", "loss", "C", "trial", "classes", "memory", "block")
 
 
 class Rules(NamedTuple):
@@ -215,6 +215,7 @@ def job_of(settings: CampaignSettings, folder: Path) -> ActiveJob:
         "memory",
         "block",
         "by_class",
+        "hypothesis",
         "map_digest",
     )
     left = {*others, *Rules._fields}
@@ -225,6 +226,7 @@ def job_of(settings: CampaignSettings, folder: Path) -> ActiveJob:
         memory=Size(settings.memory),
         block=Size(settings.block),
         by_class=bool(settings.by_class),
+        hypothesis=settings.hypothesis or "margin",
         **asked,
     )
 

@@ -124,13 +124,16 @@ def _published_bounds(campaign: CampaignState) -> list[dict[str, Any]]:
 
     rho: the largest margin of the answered rows; R: the length of the longest of them. Corollary 3.2 is about rows
     within the slab of that margin's hyperplane: it does not apply to random rows and rows of the slab method, for which
-    Har-Peled 2015 bounds the steps. Lemma 4.2's |C| is that bound, not the rows that were added.
+    Har-Peled 2015 bounds the steps, nor to a centre, which all answered rows determine together. Lemma 4.2's |C| is
+    that bound, not the rows that were added.
     """
     problem, state = campaign.problem, campaign.state
     rho = float(state.upper[0]) if problem.planes == 1 and problem.loss is None else 0.0
     if not (np.isfinite(rho) and rho > 0):
         return []
-    R, delta, core = float(lengths(state.answered.rows).max()), 1.0 - problem.confidence, len(state.answered.support)
+    R, delta = float(lengths(state.answered.rows).max()), 1.0 - problem.confidence
+    core = len(state.answered) if problem.centre else len(state.answered.support)
+    in_slab = campaign.job.method != "random" and not problem.centre
     why = {line.row: line.why for line in campaign.log.lines if line.label is not None and line.row in campaign.labels}
     added = sum(reason == "query" for reason in why.values()) + campaign.position.wrong
     asked, rows = sum(line.label is not None for line in campaign.log.lines), rows_left(problem.source)
@@ -148,7 +151,7 @@ def _published_bounds(campaign: CampaignState) -> list[dict[str, Any]]:
                 "source": "Har-Peled 2015, Lemma 1.1",
             }
         )
-    elif campaign.job.method != "random":
+    elif in_slab:
         found.append(
             {
                 "name": "Rows asked within the slab, one at a time",
@@ -159,7 +162,7 @@ def _published_bounds(campaign: CampaignState) -> list[dict[str, Any]]:
                 "source": "Har-Peled, Roth, Zimak 2006, Corollary 3.2",
             }
         )
-    if campaign.job.method != "random":
+    if in_slab:
         found.append(
             {
                 "name": "Labels, those of draws among them, with the bound above for |C|",

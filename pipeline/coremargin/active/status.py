@@ -111,7 +111,7 @@ def _labels_at_most(problem: ActiveMargin, state: ActiveState) -> dict[str, Any]
     classes, or rows that are chosen otherwise.
     """
     known = problem.planes > 1 or problem.loss is not None or np.isfinite(state.upper).any()
-    if known or problem.method in ("random", "slab"):
+    if known or problem.centre or problem.method in ("random", "slab"):
         return None
     radius, delta = enclosing_radius(problem.source, origin=True), 1.0 - problem.confidence
     if not 0 < radius < np.inf:

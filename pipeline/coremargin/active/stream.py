@@ -52,7 +52,9 @@ class StreamJob(Spec, tag_field="job", tag="stream", frozen=True, kw_only=True):
     """Learn from rows that are not stored; ``out`` is the folder of the stream.
 
     rows: files, folders and pipes, which are read in turn; "-" is standard input. label: the column of the labels;
-    None: a person is asked. batch: rows that are looked at together. follow: wait for files that are added.
+    None: a person is asked. batch: rows that are looked at together. follow: wait for files that are added. pipe: to
+    continue, whether pipes begin again with the rows that were seen, which are skipped and compared ("from-start"), or
+    go on after them ("new-rows").
     """
 
     rows: Annotated[list[str], Meta(min_length=1)]
@@ -65,6 +67,7 @@ class StreamJob(Spec, tag_field="job", tag="stream", frozen=True, kw_only=True):
         Annotated[int, Meta(ge=1, le=1_000_000)], Meta(description="Rows of the stream that are looked at together.")
     ] = 1000
     follow: bool = False
+    pipe: Literal["from-start", "new-rows"] | None = None
     classes: list[str | int | float | bool] | None = None
     epsilon: Annotated[float, Meta(description="Share of the best margin that may be missed.")] = 0.1
     error: Annotated[float, Meta(description="Share of the rows that may be labelled wrongly.")] = 0.01
@@ -165,7 +168,7 @@ class StreamFolder:
         made, answers = settings.exists(), job.out / ANSWERS
         found = load(settings, StreamJob) if made else job
         if made and ((job.out / STATE).exists() or (answers.exists() and answers.stat().st_size > 0)):
-            same = set(job.__struct_fields__) - {"out", "follow"}
+            same = set(job.__struct_fields__) - {"out", "follow", "pipe"}
             other = sorted(name for name in same if getattr(found, name) != getattr(job, name))
             if other:
                 was, now = (getattr(one, other[0]) for one in (found, job))
@@ -179,7 +182,7 @@ class StreamFolder:
                 raise UsageError(f"{job.out}: expected the folder of a stream or nothing, found another; choose one")
             with output_errors(job.out):
                 job.out.mkdir(parents=True, exist_ok=True)
-            write_whole(settings, [dump(structs.replace(job, out=Path())).encode()])
+            write_whole(settings, [dump(structs.replace(job, out=Path(), pipe=None)).encode()])
         if not (job.out / STATE).exists():
             with output_errors(job.out):
                 answers.touch()
@@ -194,11 +197,19 @@ class StreamFolder:
             return None
         with place.open("rb") as file:
             arrays = read_arrays(file, str(place))
-        return arrays, json.loads(arrays.pop("sources").tobytes())
+        where = json.loads(arrays.pop("sources").tobytes())
+        known, hashes = where.get("answers", [0, ""]), self.log.answers.hashes
+        if known[0] and (len(hashes) < known[0] or hashes[known[0] - 1] != known[1]):
+            raise DataError(
+                f"{self.path / ANSWERS}: expected the {known[0]:,} lines that {STATE} is about, found {len(hashes):,}, "
+                f"or others: answers are gone; get a whole copy, or remove {STATE} as well to learn from those left"
+            )
+        return arrays, where
 
     def save_state(self, arrays: Mapping[str, np.ndarray], where: dict[str, Any]) -> None:
         """Write both at once. Raises OutputError."""
-        written = io.BytesIO()
+        written, hashes = io.BytesIO(), self.log.answers.hashes
+        where = where | {"answers": [len(hashes), hashes[-1] if hashes else ""]}
         write_arrays(written, {**arrays, "sources": np.frombuffer(json.dumps(where).encode(), np.uint8)})
         write_whole(self.path / STATE, [written.getbuffer()])
 
@@ -207,7 +218,6 @@ def run_stream(
     job: StreamJob,
     *,
     ask: Ask | None = None,
-    pipes: Literal["begin again", "go on"] | None = None,
     report: Callable[[StreamLearner], None] | None = None,
 ) -> StreamLearner:
     """Begin or continue a stream, until its claim is proven or its sources end, and write its result.
@@ -219,9 +229,6 @@ def run_stream(
     ask : callable, optional
         Called with the number of a row, its values (d,), the names of the features and the known classes; returns the
         label, None for a row that cannot be labelled. Needed without a column of labels.
-    pipes : {"begin again", "go on"}, optional
-        Whether pipes begin with the rows that were seen before, which are skipped and compared, or go on after them.
-        Needed to continue a stream from a pipe.
     report : callable, optional
         Called after each batch.
 
@@ -250,7 +257,7 @@ def run_stream(
         sources = [StreamSource(name, options, at) for name, at in zip(job.rows, positions, strict=True)]
         for source in sources:
             if source.is_pipe and (source.position != Position() or (state is None and folder.log.lines)):
-                _continue_pipe(source, pipes, folder, learner)
+                _continue_pipe(source, job.pipe, folder, learner)
             source.position = replace(source.position, ended=False)  # files may have come since
         saved = time.monotonic()
         batches = read_sources(sources if learner.status in ("running", "stopped") else (), where["turn"])
@@ -292,15 +299,17 @@ def _check_features(where: dict[str, Any], batch: LabelledBatch, name: str) -> N
         )
 
 
-def _continue_pipe(source: StreamSource, pipes: str | None, folder: StreamFolder, learner: StreamLearner) -> None:
+def _continue_pipe(
+    source: StreamSource, pipe: Literal["from-start", "new-rows"] | None, folder: StreamFolder, learner: StreamLearner
+) -> None:
     last = max((line.row for line in folder.log.lines), default=-1)
     seen = max(learner.rows_seen, 1 + last)
-    if pipes is None:
+    if pipe is None:
         raise UsageError(
-            f"{folder.path}: {seen:,} rows were seen before; say whether the pipe begins with them again "
-            "(--from-start) or goes on after them (--new-rows)"
+            f"{folder.path}: {seen:,} rows of a pipe were seen before; say whether it begins with them again "
+            "(from-start) or goes on after them (new-rows)"
         )
-    source.continued = pipes == "go on"
+    source.continued = pipe == "new-rows"
     if source.continued:  # numbers of rows that were asked about and lost are not given again
         learner.rows_seen = seen
         source.position = Position(source.position.files)

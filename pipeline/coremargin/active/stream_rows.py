@@ -157,7 +157,7 @@ class StreamSource:
         raise DataError(
             f"{name}: expected the rows that were seen before, found others in the first {self.position.batches:,} "
             "batches; give the same rows again"
-            + (", or --new-rows if the pipe goes on after them" if self.is_pipe else "")
+            + (", or say new-rows if the pipe goes on after them" if self.is_pipe else "")
         )
 
     def _names(self) -> Iterator[str]:

@@ -84,12 +84,12 @@ def stream(
         options["classes"] = [label_from_text(text) for text in options["classes"].split(",")]
     given = {name: value for name, value in options.items() if value is not None}
     given |= {"job": "stream", "rows": list(rows), "drop": list(options["drop"]), "out": str(options["out"])}
+    given |= {"pipe": "from-start"} if from_start else {"pipe": "new-rows"} if new_rows else {}
     job = convert(given, StreamJob, where="active stream", base=Path())
-    pipes = "begin again" if from_start else "go on" if new_rows else None
-    return run(job, pipes, {"as_json": as_json, "quiet": quiet})
+    return run(job, {"as_json": as_json, "quiet": quiet})
 
 
-def run(job: StreamJob, pipes: Any, flags: dict[str, bool]) -> int:
+def run(job: StreamJob, flags: dict[str, bool]) -> int:
     """Run a stream, print its claim, and return the exit code."""
     from coremargin.active.stream import RESULT, run_stream
 
@@ -103,7 +103,7 @@ def run(job: StreamJob, pipes: Any, flags: dict[str, bool]) -> int:
 
     silent = flags["quiet"] or flags["as_json"]
     with terminable():
-        learner = run_stream(job, ask=_ask_person, pipes=pipes, report=None if silent else report)
+        learner = run_stream(job, ask=_ask_person, report=None if silent else report)
     result = job.out / RESULT
     if flags["as_json"]:
         names = ("status", "rows_seen", "labels_asked", "unsure", "evidence")
@@ -120,7 +120,7 @@ def run_job_file(job: StreamJob, cluster: str | None, flags: dict[str, bool]) ->
             raise click.UsageError(f"--{name} cannot be used with a stream, which continues by itself")
     if cluster is not None:
         raise click.UsageError("--cluster cannot be used with a stream, whose rows come to this process")
-    return run(job, None, flags)
+    return run(job, flags)
 
 
 def _ask_person(row: int, values: np.ndarray, features: Sequence[str], classes: list[Any]) -> Any:

@@ -338,7 +338,8 @@ def _with_certificate(
 ) -> Model:
     """The model with bounds for all rows seen; ids: of its coreset among all rows, if known.
 
-    Block bounds of a hard margin are removed, since they refer to chunks of the rows in memory.
+    Block bounds of a hard margin are removed, as they refer to chunks of the rows in memory, and its claim to be a
+    compression scheme.
     """
     proven = None if model.status == "not_separable" or lower is None or upper is None else ratio(lower, upper)
     claims: dict[str, Any] = {
@@ -350,6 +351,7 @@ def _with_certificate(
         "radius": history.radius,
     }
     record = {**model.record, "rows": history.rows_seen, "status": status, "certificate": claims}
+    record.pop("compression", None)
     numbers = {name: values for name, values in model.numbers.items() if not name.startswith("block_bounds")}
     numbers["coreset_ids"] = history.ids[model.coreset_ids] if ids is None else ids
     return replace(model, record=record, numbers=numbers)

@@ -17,7 +17,8 @@ from coremargin.formats.model_record import Cost, Count, Epsilon, Label, Seed, S
 class ActiveParameters(Transformed, frozen=True, kw_only=True):
     """What was asked for.
 
-    by_class: the share of wrong rows is that of each class that is predicted, not that of all rows. loss and C: answers
+    by_class: the share of wrong rows is that of each class that is predicted, not that of all rows. hypothesis: the
+    model has the centre of the method, as far as epsilon allows, and not the largest margin. loss and C: answers
     may contradict each other; trial: so many rows are drawn then for an attempt, of each stratum, or all that there
     are: a number that is fixed before, as draws that end when they look good show nothing. All three are there or none.
     """
@@ -29,6 +30,7 @@ class ActiveParameters(Transformed, frozen=True, kw_only=True):
     confidence: Share
     seed: Seed
     by_class: Literal[True] | UnsetType = UNSET
+    hypothesis: Literal["centre"] | UnsetType = UNSET
     loss: Loss | UnsetType = UNSET
     C: Cost | UnsetType = UNSET
     trial: Annotated[int, Meta(ge=1, le=MOST_ROWS)] | UnsetType = UNSET

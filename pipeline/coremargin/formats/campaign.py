@@ -61,10 +61,10 @@ class CampaignSettings(Strict, frozen=True, kw_only=True):
     store, digest, store_sha256, rows, features: the store, and its commit. method: how rows are chosen. epsilon: what
     may be missing of the margin; error, confidence: at most this share of the rows is labelled wrongly, and how sure
     that is to be. seed: of the draws. classes: (negative, positive), where they were known; all, where there are more.
-    by_class: that share is one of the rows of each class that is predicted. loss, C, trial: answers may contradict each
-    other. memory, block: for the rows in memory, and bytes that one task reads. expires: seconds after which a question
-    without an answer may be asked again. people: so many are asked about each row; settle: who settles what they
-    disagree about.
+    by_class: that share is one of the rows of each class that is predicted. hypothesis: the centre of the method takes
+    the place of the largest margin. loss, C, trial: answers may contradict each other. memory, block: for the rows in
+    memory, and bytes that one task reads. expires: seconds after which a question without an answer may be asked again.
+    people: so many are asked about each row; settle: who settles what they disagree about.
     store_options: of the address of the store. map and so on: what rows are mapped by, gamma being a number;
     map_digest: of the arrays of the map (map.npz).
     """
@@ -95,6 +95,7 @@ class CampaignSettings(Strict, frozen=True, kw_only=True):
     map_digest: Digest | None = None
     classes: Annotated[list[Label], Meta(min_length=2, max_length=MOST_CLASSES)] | None = None
     by_class: Literal[True] | None = None
+    hypothesis: Literal["centre"] | None = None
     loss: Loss | None = None
     C: Cost | None = None
     trial: Annotated[int, Meta(ge=1, le=MOST_ROWS)] | None = None

@@ -71,3 +71,5 @@ Method = Literal[
     "permutations",
     "perceptron",
 ]
+ChooseBy = Literal["validation", "risk"]  #: what chooses C and gamma
+Hypothesis = Literal["margin", "centre"]  #: which hyperplane of the answered rows a campaign tries and leaves

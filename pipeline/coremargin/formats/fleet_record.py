@@ -19,8 +19,11 @@
                         once, before the models were known (run.json has what was counted then)
     validation          with folds, a list by setting: C, gamma, mean and std (of the folds, divided by their number)
                         of the accuracy, accuracies; else null
-    chosen              C, gamma, and by: "validation" (best mean, of equal ones the smallest C, then the first gamma)
-                        or "only" (there is one setting); null when there is nothing to choose by
+    risk                with parameters.choose "risk", a list by setting: C, gamma, risk: a bound on the error
+                        on new rows, not cut at 1 (formula: verify/risk.py); empty if there are no evaluations
+    chosen              C, gamma, and by: "validation" (best mean, of equal ones the smallest C, then the first gamma),
+                        "risk" (the least, ties as before) or "only" (there is one setting); null when there is nothing
+                        to choose by
     software
 
 The members that decide together, of one setting (C and gamma) and one fold, differ by the class that each
@@ -129,14 +132,20 @@ class Validation(OfSetting, frozen=True, kw_only=True):
     accuracies: list[Ratio]
 
 
+class Risk(OfSetting, frozen=True, kw_only=True):
+    """One line of ``risk``; not cut at 1."""
+
+    risk: Annotated[float, Meta(ge=0, le=1.7976931348623157e308)]
+
+
 class Chosen(OfSetting, frozen=True, kw_only=True):
     """The setting to use, and why."""
 
-    by: Literal["validation", "only"]
+    by: Literal["validation", "risk", "only"]
 
 
 #: Parameters that say which members there are; the others are what every member was asked for.
-_OF_THE_FLEET = {"C", "classes", "folds", "fold_seed"}
+_OF_THE_FLEET = {"C", "classes", "folds", "fold_seed", "choose"}
 
 
 class FleetRecord(Strict, frozen=True, kw_only=True, tag_field="problem"):
@@ -159,6 +168,7 @@ class FleetRecord(Strict, frozen=True, kw_only=True, tag_field="problem"):
     members: Annotated[list[Member], Meta(min_length=1)]
     evaluations: list[Evaluation] | None
     validation: list[Validation] | None
+    risk: list[Risk] | UnsetType = UNSET
     chosen: Chosen | None
     software: Annotated[dict[Word, Word], Meta(max_length=64)]
 
@@ -192,6 +202,10 @@ class FleetRecord(Strict, frozen=True, kw_only=True, tag_field="problem"):
                 raise ValueError(
                     "expected no validation, or a line for each C and gamma with an accuracy for each fold"
                 )
+        if (self.risk is not UNSET) != self.by_risk:
+            raise ValueError("expected a list of risks where, and only where, parameters.choose is 'risk'")
+        if self.risk and [entry.setting for entry in self.risk] != self.settings:
+            raise ValueError("expected no risks, or one for each C and gamma, found others")
         if self.chosen is not None and self.chosen.setting not in self.settings:
             raise ValueError(f"expected to choose one of the members' C and gamma, found {self.chosen.setting!r}")
 
@@ -199,6 +213,11 @@ class FleetRecord(Strict, frozen=True, kw_only=True, tag_field="problem"):
     def problem(self) -> str:
         """Its name."""
         return str(self.__struct_config__.tag)
+
+    @property
+    def by_risk(self) -> bool:
+        """Whether the guaranteed risk chooses C and gamma."""
+        return getattr(self.parameters, "choose", UNSET) == "risk"
 
     @property
     def costs(self) -> list[float | None]:

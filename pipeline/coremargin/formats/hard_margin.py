@@ -9,7 +9,18 @@ from msgspec import UNSET, UnsetType
 from coremargin.formats.choices import Centre, ErrorPick
 from coremargin.formats.fleet_record import FleetRecord, Gamma, Gammas
 from coremargin.formats.model_arrays import Numbers, Schema
-from coremargin.formats.model_record import WHOLE, Folds, HyperplaneParameters, Seed, TwoClasses, View
+from coremargin.formats.model_record import (
+    WHOLE,
+    Folds,
+    HyperplaneParameters,
+    Ratio,
+    Rows,
+    Seed,
+    Share,
+    Strict,
+    TwoClasses,
+    View,
+)
 
 
 class HardFleetParameters(HyperplaneParameters, frozen=True, kw_only=True):
@@ -39,6 +50,19 @@ class HardMarginParameters(HyperplaneParameters, frozen=True, kw_only=True):
     pick: ErrorPick | UnsetType = UNSET
 
 
+class Compression(Strict, frozen=True, kw_only=True):
+    """The claim that the coreset rows with a weight above 0 are a compression scheme (Louche, Ralaivola 2015).
+
+    kept: their number; the largest margin of these rows alone is that of the model. rows: those that count. error: new
+    rows are misclassified with at most this probability, with this confidence, if all are drawn independently.
+    """
+
+    kept: Rows
+    rows: Rows
+    confidence: Share
+    error: Ratio
+
+
 class HardMargin(TwoClasses, frozen=True, kw_only=True, tag_field="problem", tag="hard_margin"):
     """A hard margin; ``view`` is that of a member of a fleet."""
 
@@ -46,6 +70,7 @@ class HardMargin(TwoClasses, frozen=True, kw_only=True, tag_field="problem", tag
 
     parameters: HardMarginParameters
     view: View = WHOLE
+    compression: Compression | UnsetType = UNSET
 
     def schema(self, names: frozenset[str]) -> Schema:
         """The same with block bounds, which models of batches lack."""

@@ -91,6 +91,7 @@ class KernelFleetParameters(KernelParameters, frozen=True, kw_only=True):
     C: Annotated[list[AboveZero], Meta(min_length=1)] | UnsetType = UNSET  # type: ignore[assignment]
     folds: Folds | None
     fold_seed: Seed
+    choose: Literal["risk"] | UnsetType = UNSET
 
     @property
     def costs(self) -> list[float | None]:

@@ -42,6 +42,7 @@ class SoftFleetParameters(SoftParameters, frozen=True, kw_only=True):
     classes: Literal["ovr"] | None
     folds: Folds | None
     fold_seed: Seed
+    choose: Literal["risk"] | UnsetType = UNSET
 
     @property
     def costs(self) -> list[float | None]:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from coremargin.engine.checkpoint import Begin
     from coremargin.engine.clusters.specs import Cluster
-    from coremargin.formats.choices import Centre, ErrorPick, Loss, MapKind, ScalingKind, Strategy
+    from coremargin.formats.choices import Centre, ChooseBy, ErrorPick, Loss, MapKind, ScalingKind, Strategy
     from coremargin.maths.kernel.functions import KernelFunction
     from coremargin.models.fleet import AnyModel
     from coremargin.problems.outliers.kind import Search
@@ -70,6 +70,7 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
     classes: Literal["ovr", "crammer-singer"] | None = None,
     folds: int | None = None,
     fold_seed: int | None = None,
+    choose: ChooseBy | None = None,
     outliers: int | str | Sequence[int] | NDArray[Any] | None = None,
     outlier_search: Search | None = None,
     one_class: Literal["ball", "ellipsoid"] | None = None,
@@ -160,6 +161,9 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
         Folds of a cross-validation in the same scans, which selects C and gamma (``FleetJob``, ``KernelFleetJob``).
     fold_seed : int, optional
         Seed of the assignment of rows to folds; None: 0.
+    choose : {"validation", "risk"}, optional
+        What selects C and gamma: accuracy on held-out rows of ``folds``, or the least guaranteed risk, a bound on the
+        error on new rows, of two classes with a loss (``FleetJob``, ``KernelFleetJob``). None: "validation" with folds.
     outliers : int, str or sequence of int, optional
         Rows that may be excluded (``OutlierJob``): a number, a share such as "1%", or several numbers, also as "0..10".
         With ``one_class`` a number or a share (``BallJob``).
@@ -275,6 +279,7 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
         "classes": classes,
         "folds": folds,
         "fold_seed": fold_seed,
+        "choose": choose,
         "outliers": outliers,
         "outlier_search": outlier_search,
         "one_class": one_class,

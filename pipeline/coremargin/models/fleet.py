@@ -133,7 +133,8 @@ class FleetModel(BaseModel):
         str
             That there are several values of C, none of which is chosen, and how one is.
         """
-        return choice_of(self.facts.settings, self._setting, self.parameters.get("folds"), ended=self.ended)
+        chooses = bool(self.parameters.get("folds")) or self.facts.by_risk
+        return choice_of(self.facts.settings, self._setting, ended=self.ended, chooses=chooses)
 
     @property
     def proof(self) -> dict[str, Any]:
@@ -365,8 +366,11 @@ def shown(value: str | float | None) -> str | None:
     return value if value is None or isinstance(value, str) else f"{value:g}"
 
 
-def choice_of(settings: Sequence[Setting], chosen: Setting, folds: int | None, *, ended: bool) -> str:
-    """``FleetModel.choice`` of these values of C and gamma; ended: training will not choose any more."""
+def choice_of(settings: Sequence[Setting], chosen: Setting, *, ended: bool, chooses: bool) -> str:
+    """``FleetModel.choice`` of these values of C and gamma; ended: training will not choose any more.
+
+    chooses: it does, by folds or risks, once these are known.
+    """
     if chosen in settings:
         return ""
     asked = zip(("C", "gamma"), zip(*settings, strict=True), strict=True)
@@ -377,9 +381,9 @@ def choice_of(settings: Sequence[Setting], chosen: Setting, folds: int | None, *
     )
     each = ", no ".join(f"{name} is chosen of {', '.join(map(str, map(shown, own)))}" for name, own in several.items())
     one = f"say one when you predict, evaluate or export: {options}, from Python {words}"
-    if folds and ended:
-        return f"no {each}, as too many rows of the folds are of a class that rounding decides: {one}"
-    how = "resume the training, whose folds choose one" if folds else "train with --folds 5 to have one chosen"
+    if chooses and ended:
+        return f"no {each}, as too many rows are of a class that rounding decides: {one}"
+    how = "resume the training, which then chooses one" if chooses else "train with --folds 5 to have one chosen"
     return f"no {each}: {one}; or {how}"
 
 

@@ -42,10 +42,20 @@ def validation(evaluations: Sequence[Mapping[str, Any]], settings: Sequence[Sett
     return table
 
 
-def chosen(table: Sequence[Mapping[str, Any]] | None, settings: Sequence[Setting]) -> dict[str, Any] | None:
-    """The setting to use, and why: of equal ones the smallest C, of these the first."""
+def chosen(
+    table: Sequence[Mapping[str, Any]] | None,
+    settings: Sequence[Setting],
+    risks: Sequence[Mapping[str, Any]] | None = None,
+) -> dict[str, Any] | None:
+    """The setting to use, and why: of equal ones the smallest C, of these the first.
+
+    risks: by which to choose; None: by the accuracies of ``table``.
+    """
     if len(settings) == 1:
         return {**named(settings[0]), "by": "only"}
+    if risks is not None:
+        least = min(risks, key=lambda entry: (entry["risk"], entry["C"]), default=None)
+        return None if least is None else {**named(setting_of(least)), "by": "risk"}
     if table is None:
         return None
     best = max(table, key=lambda entry: (entry["mean"], -(entry["C"] or 0.0)))

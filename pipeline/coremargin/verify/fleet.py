@@ -25,6 +25,7 @@ from coremargin.verify.kernel_functions import NotAKernel, expand
 from coremargin.verify.kind import UNCHECKED
 from coremargin.verify.outcome import FleetVerification
 from coremargin.verify.registry import claim_of
+from coremargin.verify.risk import risk_check
 from coremargin.verify.sums import UNIT, gamma, length, row_lengths, slabs
 
 if TYPE_CHECKING:
@@ -125,6 +126,8 @@ class FleetExamination:
             checks.append(Check("scaling", ok=False, text="the members do not scale and map rows alike"))
         if self._tables is not None:
             checks += self._tables.checks()
+            if record.by_risk:
+                checks.append(risk_check(record, self._members, weighted=self.rows.weighted))
         return FleetVerification(
             model=str(self.claims.path),
             store=str(self.rows.path),
@@ -316,6 +319,10 @@ class Tables:
         expected: tuple[Setting, str] | None = None
         if len(settings) == 1:
             expected = settings[0], "only"
+        elif self._record.by_risk:
+            risks = self._record.risk or []
+            least = min(risks, key=lambda entry: (entry.risk, entry.C), default=None)  # of equal C the first
+            expected = None if least is None else (least.setting, "risk")
         elif table and self._record.evaluations:
             best = max(self._mean(one) for one in settings)
             good = [one for one in settings if best - self._mean(one) <= _CLOSE]

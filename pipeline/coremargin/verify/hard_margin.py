@@ -11,22 +11,31 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
+from msgspec import UNSET, UnsetType
 
 from coremargin.verify.checks import CLOSE, Check, same_epsilon, same_ratio, same_two_classes, shown
 from coremargin.verify.claim import Claim, two_classes
+from coremargin.verify.compression import compression_check
 from coremargin.verify.kind import UNCHECKED_BLOCK_BOUNDS, Kind
 from coremargin.verify.margins import bounded_above, overlap, status, uncancelled, unit_length, weighed_length
 from coremargin.verify.store import Members, StoreScan
 from coremargin.verify.sums import LOST, TINY, UNIT, combination, dot_products, length, lift, normalised_weights, slabs
 
 if TYPE_CHECKING:
-    from coremargin.formats.hard_margin import HardMargin
+    from coremargin.formats.hard_margin import Compression, HardMargin
     from coremargin.formats.model_files import ModelFiles
     from coremargin.verify.rows import Chunk, Rows
 
 
 Lowest: TypeAlias = tuple[float, int, int]  #: margin, row and sign of the row of the least margin
 NO_ROW: Lowest = (np.inf, -1, 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HardClaim(Claim):
+    """The claim of a hard margin."""
+
+    compression: Compression | UnsetType  #: that few rows give the hyperplane; unset: nothing is claimed
 
 
 @dataclass(frozen=True)
@@ -43,7 +52,9 @@ class MarginSummary:
 class HardScan(StoreScan):
     """The scan for the least margin."""
 
-    def __init__(self, claim: Claim, rows: Rows) -> None:
+    claim: HardClaim
+
+    def __init__(self, claim: HardClaim, rows: Rows) -> None:
         super().__init__(claim, rows)
         self.lowest = NO_ROW
         self.below = 0
@@ -75,7 +86,13 @@ class HardScan(StoreScan):
         label = self.claim.positive if self.lowest[2] > 0 else self.claim.negative
         counted = self.rows.rows - self.unlabelled, self.aside
         lower = has_margin(self.claim.lower, self.lowest, self.below, counted, f"class {label!r}")
-        return [self.content(), self.coreset(), lower]
+        found = [self.content(), self.coreset(), lower]
+        stated = self.claim.compression
+        return (
+            found
+            if stated is UNSET
+            else [*found, compression_check(self.claim, stated, counted[0], dual(self.claim)[0])]
+        )
 
 
 def lowest_of(
@@ -173,28 +190,29 @@ def dual(claim: Claim) -> tuple[float | None, list[Check]]:
     return found, [check, bounded_above(claim.upper, found, text), *left]
 
 
-class HardKind(Kind[Claim]):
+class HardKind(Kind[HardClaim]):
     """The claims of a hard margin."""
 
     unchecked = UNCHECKED_BLOCK_BOUNDS
 
-    def claim(self, files: ModelFiles) -> Claim:
+    def claim(self, files: ModelFiles) -> HardClaim:
         """A hyperplane, and the dual weights of its coreset."""
-        return Claim(**two_classes(files, cast("HardMargin", files.record).view, soft=False))
+        record = cast("HardMargin", files.record)
+        return HardClaim(**two_classes(files, record.view, soft=False), compression=record.compression)
 
-    def same_classes(self, claim: Claim, rows: Rows) -> Check:
+    def same_classes(self, claim: HardClaim, rows: Rows) -> Check:
         """Two, or one against the rest."""
         return same_two_classes(claim, rows)
 
-    def consistency(self, claim: Claim) -> list[Check]:
+    def consistency(self, claim: HardClaim) -> list[Check]:
         """Length of the hyperplane, epsilon, ratio, status."""
         return [*unit_length(claim), *same_epsilon(claim), *same_ratio(claim), status(claim)]
 
-    def bound(self, claim: Claim) -> tuple[float | None, list[Check]]:
+    def bound(self, claim: HardClaim) -> tuple[float | None, list[Check]]:
         """By the dual weights."""
         return dual(claim)
 
-    def scan(self, claim: Claim, rows: Rows) -> HardScan:
+    def scan(self, claim: HardClaim, rows: Rows) -> HardScan:
         """The margin of each row."""
         return HardScan(claim, rows)
 

@@ -129,6 +129,7 @@ class KernelSummary:
     reach: float  #: upper bound on sqrt(k(x, x))
     widest: np.ndarray  #: (k,) no row has a larger |f + b|
     fault: str  #: why a function is no kernel, "" if it may be one
+    errors: int  #: rows that count and may be given another class than theirs
 
 
 class KernelScan(StoreFindings):
@@ -151,7 +152,7 @@ class KernelScan(StoreFindings):
         self.limits = np.zeros(claim.duals.shape)
         self.variance = Variance()
         self.difference = Difference()
-        self.reach, self.fault = 0.0, ""
+        self.reach, self.fault, self.errors = 0.0, "", 0
         self.widest = np.zeros(columns)
 
     def probe(self, chunk: Chunk) -> KernelSummary:
@@ -164,7 +165,7 @@ class KernelScan(StoreFindings):
         signs = sides(place, len(self.claim.labels))
         row_c = np.where(signs > 0, self.class_c[:, 0], self.class_c[:, 1]) * weights[:, None]
         lowest, loss, radius, difference = [(np.inf, -1)] * columns, Total((columns,)), 0.0, Difference()
-        reach, fault, widest = 0.0, "", np.zeros(columns)
+        reach, fault, widest, errors = 0.0, "", np.zeros(columns), 0
         for part, x in slabs(chunk.x, SLAB_ROWS):
             longest = float(self.lengths(x, chunk.start + part.start).max())
             radius = max(radius, longest)
@@ -179,6 +180,8 @@ class KernelScan(StoreFindings):
                 values = np.full((len(counted), self.expansion.weights.shape[1]), np.nan)
                 error = np.zeros_like(values)
             difference = difference.merge(_difference(values, error, columns))
+            decided = _certain_class(values[:, :columns], error[:, :columns])
+            errors += int((decided != place[part][counted] - 1).sum())
             most = np.abs(values[:, :columns]) + error[:, :columns]
             widest = np.maximum(widest, np.where(np.isnan(most), np.inf, most).max(axis=0))
             margins = _margins(values[:, :columns], error[:, :columns], signs[part][counted])
@@ -200,6 +203,7 @@ class KernelScan(StoreFindings):
             reach,
             widest,
             fault,
+            errors,
         )
 
     def _decisions(self, x: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -225,7 +229,12 @@ class KernelScan(StoreFindings):
         self.difference = self.difference.merge(summary.difference)
         self.reach, self.fault = max(self.reach, summary.reach), self.fault or summary.fault
         self.widest = np.maximum(self.widest, summary.widest)
+        self.errors += summary.errors
         self.count(summary.uncounted, summary.radius, summary.members)
+
+    def square_of_first(self) -> float:
+        """||f||^2 of the function of the first column."""
+        return float(self._lengths[0][0])
 
     def bounds(self) -> tuple[float | None, float | None]:
         """The bounds of all columns: sums of values, the smallest of margins."""
@@ -244,6 +253,8 @@ class KernelScan(StoreFindings):
         if self.fault:
             checks.append(Check("kernel values", ok=False, text=self.fault))
         checks += [self._dual_weights_check(), *self._bounds_checks(), *self._columns_checks()]
+        if claim.loss:
+            checks.append(values.errors_check(self.errors, self.rows.rows - self.unlabelled))
         if math.isfinite(claim.bound):
             checks.append(self._relative_margin_check())
         if claim.reduced is not None:

@@ -58,7 +58,7 @@ from coremargin.verify.sums import (
     rounded_sum,
     slabs,
 )
-from coremargin.verify.values import guaranteed_risk, percent_up, status, value_bounded, value_reached
+from coremargin.verify.values import errors_check, guaranteed_risk, percent_up, status, value_bounded, value_reached
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -197,11 +197,9 @@ def training_errors_check(claim: Claim, wrong: np.ndarray, rows: np.ndarray, *, 
     the rows.
     """
     errors, count = int(wrong.sum()), int(rows.sum())
-    text = f"none of {count:,} rows is on the wrong side"
-    if errors:
-        text = f"at most {errors:,} of {count:,} rows ({percent_up(errors / count)}) are on the wrong side"
+    found = errors_check(errors, count)
     if claim.map is not None or claim.moved or weighted or not count:
-        return Check("errors", ok=True, text=text)
+        return found
     dimension = max(1, claim.features + claim.intercept)
     risk = guaranteed_risk(count, dimension, errors / count)
     if risk < VACUOUS:
@@ -210,7 +208,7 @@ def training_errors_check(claim: Claim, wrong: np.ndarray, rows: np.ndarray, *, 
         new = "too many for a bound on new rows"
     else:
         new = "too few rows for a bound on new rows"
-    return Check("errors", ok=True, text=f"{text}; {new}")
+    return Check("errors", ok=True, text=f"{found.text}; {new}")
 
 
 def tried_claim(record: SoftMargin, files: ModelFiles, shared: Mapping[str, Any]) -> Claim | None:

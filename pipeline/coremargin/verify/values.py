@@ -36,6 +36,14 @@ def percent_up(share: float) -> str:
     return f"{math.ceil(100 * share * 10**digits) / 10**digits:.12g} %"
 
 
+def errors_check(wrong: int, rows: int) -> Check:
+    """The training error, which no model claims; wrong: rows that may be misclassified, of so many."""
+    text = f"none of {rows:,} rows is on the wrong side"
+    if wrong:
+        text = f"at most {wrong:,} of {rows:,} rows ({percent_up(wrong / rows)}) are on the wrong side"
+    return Check("errors", ok=True, text=text)
+
+
 def value_reached(claim: AnyClaim, value: float, rows: str, thing: str = "hypothesis") -> Check:
     """Whether the hypothesis has at most the claimed value; value: as found, rounded up; rows: a text about them."""
     if claim.upper is None:

@@ -112,6 +112,14 @@ def bounds_pairs(record: Facts, exactly: Any) -> Pairs:
     return [("values" if soft else "margins", head), *pairs, *_rest(members)]
 
 
+def hypothesis_pairs(parameters: Facts) -> Pairs:
+    """Which hyperplane the model has, unless it is that of the largest margin."""
+    if parameters.get("hypothesis") != "centre":
+        return []
+    name = f"the centre {parameters['method']!r} of all hyperplanes that agree with the answers"
+    return [("hypothesis", f"{name}, or the nearest to it with 1 - {parameters['epsilon']} of the best margin")]
+
+
 def _rest(parts: Iterable[Any]) -> Pairs:
     more = len(list(parts)) - SHOWN
     return [("", f"and {more:,} more: `coremargin show --json`")] if more > 0 else []
@@ -153,6 +161,7 @@ _NAMES = (
     "error",
     "confidence",
     "by_class",
+    "hypothesis",
     "loss",
     "C",
     "trial",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from coremargin.formats.choices import Loss, Method
     from coremargin.maths.margin import Array
     from coremargin.problems.active.state import Answered
+    from coremargin.problems.active.strategies import Centred
     from coremargin.problems.common.driver_rows import WorkingSet
 
 #: Of the value: what a soft margin's solve may leave between its bounds, much less than any epsilon.
@@ -52,8 +53,13 @@ class Fitted:
     status: Literal["running", "contradiction", "stalled"] = "running"
 
 
-def largest_margins(answered: Answered, last: Hypothesis, method: Method, *, intercept: bool, epsilon: float) -> Fitted:
-    """The hyperplanes of the method; a class without answers claims no row, one with all answers claims all."""
+def largest_margins(
+    answered: Answered, last: Hypothesis, method: Method, *, intercept: bool, epsilon: float, centre: bool = False
+) -> Fitted:
+    """The hyperplanes of the method; a class without answers claims no row, one with all answers claims all.
+
+    centre: those at the centre of the method, as far as epsilon allows.
+    """
     k, d = answered.planes, answered.rows.shape[1]
     found, weights = Hypothesis.empty(d, k, soft=False), answered.weights.copy()
     lower, upper = np.zeros(k), np.full(k, np.inf)
@@ -67,6 +73,9 @@ def largest_margins(answered: Answered, last: Hypothesis, method: Method, *, int
         weights[:, plane], upper[plane] = solution.weights, solution.upper
         if solution.status == "zero":
             return Fitted(last, weights, lower, upper, plane, "contradiction" if meet else "stalled")
+        if centre:
+            by = cast("Centred", METHODS[method])
+            solution = by.toward_centre(working_set, solution, intercept=intercept, epsilon=epsilon)
         found.w[plane], found.b[plane] = solution.w, solution.b
         found.slab[plane] = (1.0 - epsilon) * solution.upper
         lower[plane] = margin_below(working_set.rows, working_set.signs, solution.w, solution.b)

@@ -85,6 +85,7 @@ def _claims(model: Any) -> list[tuple[str, str]]:
     unsure = int(record.get("unsure") or 0)
     return [
         ("answers", f"{model.answers:,}, of {model.rows:,} rows"),
+        *describe.hypothesis_pairs(record["parameters"]),
         *describe.bounds_pairs(record, messages.format_exact),
         *describe.evidence_pairs(record["evidence"], unsure=unsure, left=model.rows - model.answers - unsure),
     ]

@@ -139,7 +139,8 @@ SENT_BYTES = 64 << 20
 class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
     """The largest margins between classes whose labels are queried, or with a loss the least values.
 
-    method: which rows are asked about, and what stands for the largest margin of them (``strategies.py``).
+    method: which rows are asked about, and what stands for the largest margin of them (``strategies.py``); centre: its
+    centre does, as far as epsilon allows.
     epsilon: what may be missing of the margin, as a share. error, confidence: at most so many rows are labelled
     wrongly, as a share, and how sure that is to be; by_class: of the rows that are given each class, which says more
     where one is rare. seed: of the draws. classes: how many there are; answers are their places. loss, cost: for
@@ -147,6 +148,7 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
     """
 
     method: Method = "coreset"
+    centre: bool = False
     epsilon: float = 0.1
     error: float = 0.01
     confidence: float = 0.99
@@ -299,7 +301,9 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
     def _fit(self, answered: Answered, last: Hypothesis) -> Fitted:
         """The hyperplanes of the answered rows. Raises one of BREAKDOWNS where float64 does not suffice."""
         if self.loss is None:
-            return largest_margins(answered, last, self.method, intercept=self.intercept, epsilon=self.epsilon)
+            return largest_margins(
+                answered, last, self.method, intercept=self.intercept, epsilon=self.epsilon, centre=self.centre
+            )
         return least_values(answered, last, self.loss, self.cost, intercept=self.intercept)
 
     # draws
@@ -525,6 +529,7 @@ def problem_of(job: ActiveJob, source: Source) -> ActiveMargin:
     return ActiveMargin(
         source,
         method=job.method,
+        centre=job.hypothesis == "centre",
         epsilon=job.epsilon,
         error=job.error,
         confidence=job.confidence,

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from coremargin.formats.choices import Loss, Method
+from coremargin.formats.choices import Hypothesis, Loss, Method
 from coremargin.formats.limits import MOST_ROWS, MOST_SEED
 from coremargin.formats.local_path import local_path
 from coremargin.problems.job import TrainJob
@@ -17,6 +17,7 @@ from coremargin.spec import Size
 AUTO: Literal["auto"] = "auto"  #: C is chosen by folds of the rows that are given as examples
 
 SOFT: tuple[Method, ...] = ("coreset", "stream", "random")  #: methods that answers may contradict
+WITHOUT_CENTRE: tuple[Method, ...] = (*SOFT, "slab")
 
 
 def cost_of(text: str) -> float | str:
@@ -53,6 +54,14 @@ class ActiveJob(TrainJob, tag_field="job", tag="active", frozen=True, kw_only=Tr
             "(perceptron)."
         ),
     ] = "coreset"
+    hypothesis: Annotated[
+        Hypothesis,
+        Meta(
+            description="Hyperplane of the answered rows that the draws try and the model has: that of the largest "
+            "margin, or the centre of the method (with ep and the like a Bayes point machine), as far as epsilon "
+            "allows."
+        ),
+    ] = "margin"
     error: Annotated[float, Meta(description="Share of the rows that may be labelled wrongly.")] = 0.01
     confidence: Annotated[float, Meta(description="How sure that share is to be.")] = 0.99
     seed: Annotated[
@@ -99,6 +108,8 @@ class ActiveJob(TrainJob, tag_field="job", tag="active", frozen=True, kw_only=Tr
                     f"{name}: expected a share between 0 and 1, both excluded; found {getattr(self, name)}"
                 )
         self._check_loss()
+        if self.hypothesis == "centre" and self.method in WITHOUT_CENTRE:
+            raise ValueError(f"hypothesis: the method {self.method!r} has no centre; choose another, such as 'ep'")
 
     def _check_loss(self) -> None:
         if self.loss is None:
@@ -127,7 +138,8 @@ class ActiveJob(TrainJob, tag_field="job", tag="active", frozen=True, kw_only=Tr
         names = ("epsilon", "intercept", "method", "error", "confidence", "seed")
         known = {name: getattr(self, name) for name in names}
         more = {name: getattr(self, name) for name in ("scaling", "loss", "C", "trial")} | {
-            "by_class": self.by_class or None
+            "by_class": self.by_class or None,
+            "hypothesis": "centre" if self.hypothesis == "centre" else None,
         }
         mapped = {} if self.asked_map is None else self.asked_map.parameters()
         return known | {name: value for name, value in more.items() if value is not None} | mapped

@@ -9,7 +9,7 @@ Lemma 4.2 of Har-Peled, Roth, Zimak (2006), whichever it is; a row beyond it is 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -91,6 +91,8 @@ class Random(Method):
         return int(asking.chance.choice(len(asking.sizes)))
 
 
+#: Halvings of the interval between the largest margin and a centre.
+HALVINGS = 40
 #: After so many steps the exact solver has the word: rows that no slab separates would never end.
 STEPS = 20_000
 #: Of epsilon: the rest is for the rounding of what is proven.
@@ -142,17 +144,53 @@ class Centred(Method):
 
     def pick(self, asking: Asking) -> int:
         """The nearest to the centre, by angle; to the hyperplane where the version space is too thin for its centre."""
-        working_set = asking.answered
-        constant = float(np.sqrt((lengths(working_set.rows) ** 2).mean())) if asking.intercept else 0.0
-        seed = int(asking.chance.integers(2**31))
+        constant = _constant(asking.answered, intercept=asking.intercept)
+        found = self._centre(asking.answered, constant, int(asking.chance.integers(2**31)))
+        if found is None:
+            return int(asking.sizes.argmin())
+        return nearest(asking.rows.rows, *found, asking.within, constant)
+
+    def _centre(self, working_set: WorkingSet, constant: float, seed: int) -> tuple[Array, float] | None:
+        """w (d,) and b; None where the version space is too thin."""
         try:
             with quiet():
                 w, b = centre_of(self.name, working_set.rows, working_set.signs, constant=constant, seed=seed)
         except (ValueError, ArithmeticError):
-            return int(asking.sizes.argmin())
-        if not np.isfinite([*w, b]).all():
-            return int(asking.sizes.argmin())
-        return nearest(asking.rows.rows, w, b, asking.within, constant)
+            return None
+        return (w, b) if np.isfinite([*w, b]).all() else None
+
+    def toward_centre(
+        self, working_set: WorkingSet, solution: HardMarginSolution, *, intercept: bool, epsilon: float
+    ) -> HardMarginSolution:
+        """The solution with the centre's hyperplane, or the one nearest to it with 1 - epsilon of the largest margin.
+
+        Between two hyperplanes that separate all rows every mixture does, and its margin is quasi-concave: the first
+        mixture whose margin suffices is found by halving. With the centre of gravity it is a Bayes point machine.
+        """
+        found = self._centre(working_set, _constant(working_set, intercept=intercept), len(working_set))
+        if found is None:
+            return solution
+        ends = np.column_stack([found[0], solution.w]), np.array([found[1], solution.b])
+        margins = working_set.signs[:, None] * (projections(working_set.rows, ends[0]) + ends[1])
+        target, low, high = (1.0 - SHARE * epsilon) * solution.upper, 0.0, 1.0
+
+        def suffices(share: float) -> bool:
+            mixture = np.array([1.0 - share, share])
+            return float((margins @ mixture).min()) >= target * float(np.linalg.norm(ends[0] @ mixture))
+
+        high = 0.0 if suffices(0.0) else high
+        for _ in range(HALVINGS if high else 0):
+            middle = 0.5 * (low + high)
+            low, high = (low, middle) if suffices(middle) else (middle, high)
+        mixture = np.array([1.0 - high, high])
+        w, b = ends[0] @ mixture, float(ends[1] @ mixture)
+        size = float(np.linalg.norm(w))
+        return replace(solution, w=w / size, b=b / size)
+
+
+def _constant(working_set: WorkingSet, *, intercept: bool) -> float:
+    """The last entry of all rows that gives hyperplanes an offset: the root mean square of their lengths."""
+    return float(np.sqrt((lengths(working_set.rows) ** 2).mean())) if intercept else 0.0
 
 
 METHODS: Mapping[Name, Method] = {

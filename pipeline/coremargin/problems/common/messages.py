@@ -254,3 +254,12 @@ def describe_strategy(parameters: Mapping[str, Any], run: Mapping[str, Any]) -> 
     most = found["updates_at_most"]
     theorem = "" if most is None else f", by its theorem at most {most:,.0f} for the margin that is proven"
     return [f"{strategy}: {found['updates']:,} updates in {found['passes']:,} passes{theorem};", f"{own}."]
+
+
+def describe_kkt(run: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The rows by the Karush-Kuhn-Tucker conditions, where a run has counted those of one hyperplane or function."""
+    kkt = run.get("kkt")
+    if not isinstance(kkt, list) or len(kkt) != 1:
+        return []
+    other, on, violators = kkt[0]
+    return [("KKT", f"{other:,} rows non-critical, {on:,} on the margin, {violators:,} violators")]

@@ -200,8 +200,8 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
 
     @property
     def reads_again(self) -> bool:
-        """If members do, and with folds, for the held-out rows."""
-        return self.plan.folds > 0 or not self.stage_chunks
+        """If members do, and for what chooses among them."""
+        return self.plan.folds > 0 or self.kind.chosen_by_risk or not self.stage_chunks
 
     @property
     def holds_all_rows(self) -> bool:
@@ -583,7 +583,7 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
     def warm_start(self, arrays: Mapping[str, NDArray[Any]], difference: Difference) -> FleetState:
         """See ``WarmStarts``.
 
-        How the members do together is not counted then, unless a scan is made anyway.
+        How the members do together is not counted then, unless it chooses among them, or a scan is made anyway.
         """
         if not self.kind.warm_starts or not arrays or self.holds_all_rows:
             raise CannotWarmStart("models that scans of all rows prove together are always trained from scratch")
@@ -614,7 +614,7 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
             members=tuple(members),
             shared_rows=shared,
             evaluated=False,
-            as_read=not self.plan.folds,
+            as_read=not (self.plan.folds or self.kind.chosen_by_risk),
             confusion=np.zeros_like(before.confusion),
             sample_bytes=difference.nbytes + bytes_read(self.source, fetched.rows),
         )

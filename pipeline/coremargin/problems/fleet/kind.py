@@ -34,6 +34,7 @@ class AnyFleet(Kind[J, P, "FleetModel"]):
         counts = {key: run[key] for key in ("members", "members_certified", "as_read") if key in run}
         ratios = [entry["ratio"] or 0.0 for entry in model.record["members"]]
         tables = {key: model.record[key] for key in ("evaluations", "validation", "chosen")}
+        tables |= {"risk": model.record["risk"]} if "risk" in model.record else {}
         found = {"epsilon": model.parameters["epsilon"], **counts, "lowest_ratio": min(ratios), **tables}
         return found | {"choice": model.choice or None}
 
@@ -72,7 +73,7 @@ class FleetKind(AnyFleet[FleetJob, "Fleet | GammaFleet"]):
     def matches(self, options: Mapping[str, Any]) -> bool:
         """Jobs with classes, folds, or several values of C or gamma."""
         several = any(isinstance(options.get(name), list | tuple) for name in ("C", "gamma"))
-        return "classes" in options or "folds" in options or several
+        return bool({"classes", "folds", "choose"} & options.keys()) or several
 
     def problem(self, job: FleetJob, source: Source) -> Fleet | GammaFleet:
         """The fleet on these rows."""
@@ -81,8 +82,8 @@ class FleetKind(AnyFleet[FleetJob, "Fleet | GammaFleet"]):
         return problem_of(job, source)
 
     def scans_after(self, job: FleetJob) -> int:
-        """With folds one, which evaluates the final models on held-out rows."""
-        return int(bool(job.folds))
+        """One where accuracies or risks choose: it evaluates the final models."""
+        return int(bool(job.folds) or job.choose == "risk")
 
     def memory_purpose(self, problem: Fleet | GammaFleet) -> str:
         """Of several gammas each maps the rows to rows of its own."""
@@ -104,7 +105,7 @@ class FleetKind(AnyFleet[FleetJob, "Fleet | GammaFleet"]):
 
     def facts(self, problem: Fleet | GammaFleet, state: Any) -> dict[str, Any]:
         """How many members are proven, why the run ended, and, of hard margins, bounds on the error on new rows."""
-        from coremargin.problems.fleet.outcome import bounds_of_hard_margins, describe_end, evaluations_of
+        from coremargin.problems.fleet.outcome import describe_end, evaluations_of, facts_of_hard_margins
 
         states = problem.states(state)
         statuses = [status for fleet, own in zip(problem.parts, states, strict=True) for status in fleet.statuses(own)]
@@ -112,8 +113,8 @@ class FleetKind(AnyFleet[FleetJob, "Fleet | GammaFleet"]):
         if any(own.as_read for own in states) and all(own.confusion.any() for own in states):
             found["as_read"] = evaluations_of(problem, states)
         found |= {"reason": describe_end(statuses, evaluated=all(own.evaluated for own in states))}
-        bounds = bounds_of_hard_margins(problem, states)
-        return found if bounds is None else found | {"generalization": bounds}
+        bounds = facts_of_hard_margins(problem, states)
+        return found | bounds
 
     def describe_run(self, run: Mapping[str, Any]) -> list[tuple[str, str]]:
         """Bounds on the error of hard margins on new rows."""

@@ -14,6 +14,7 @@ from coremargin.problems.fleet.fleet import Fleet
 from coremargin.problems.fleet.gammas import GammaFleet
 from coremargin.problems.fleet.member_kinds import HardMargins, PartitionedMargins, SoftMargins
 from coremargin.problems.fleet.plan import fleet_plan
+from coremargin.problems.fleet.risk import check_rows
 from coremargin.problems.hard.kind import hard_margin
 from coremargin.problems.soft.losses.table import LOSSES
 from coremargin.problems.soft.near_margin import SoftMargin
@@ -53,6 +54,8 @@ def fleet_of(job: FleetJob, source: Source, gamma: str | float | None = None) ->
     def planned(make: MakeMember) -> FleetPlan:
         return fleet_plan(source, make, against_rest=against_rest, costs=costs, folds=folds, seed=job.seed, gamma=gamma)
 
+    if job.choose == "risk":
+        check_rows(source, present)
     if job.loss is None:
         plan = planned(lambda view, _: hard_margin(job, view, sharing=count))
         return Fleet(source, plan.with_same_stages(), HardMargins(), memory)
@@ -80,12 +83,14 @@ def fleet_of(job: FleetJob, source: Source, gamma: str | float | None = None) ->
     in_stages = plan.with_same_stages()
     problems = [cast("SoftMargin", member.problem) for member in in_stages.members]
     alike = len({member.code for member in plan.members}) == 1
-    # Held-out rows are counted by a scan with the final models: one that proves them as well is all that is needed.
-    one_scan = folds > 0 and all(own.sample_is_enough for own in problems)
+    # What chooses is counted by a scan with the final models: one that proves them as well is all that is needed.
+    by_risk = job.choose == "risk"
+    final = folds > 0 or by_risk
+    one_scan = final and all(own.sample_is_enough for own in problems)
     if not one_scan and all(own.fits_stages and own.pays_together(alike=alike) for own in problems):
-        return Fleet(source, in_stages, SoftMargins(evaluated_in_stages=not folds), memory)
+        return Fleet(source, in_stages, SoftMargins(not final, by_risk), memory)
     if not staged(source, None).in_segments:
         scans = plan.with_problems(lambda own: replace_field(cast("SoftMargin", own), in_stages=False))
-        return Fleet(source, scans, SoftMargins(evaluated_in_stages=not folds), memory)
+        return Fleet(source, scans, SoftMargins(not final, by_risk), memory)
     partitions = plan.with_problems(lambda own: partitioned.member(cast("SoftMargin", own)))
     return Fleet(source, partitions, partitioned, memory)

@@ -47,6 +47,7 @@ class MemberKind(ABC, Generic[P, S]):
     needs_rows: ClassVar[bool] = False  #: queries and results depend on the rows that a member holds
     separate_pools: ClassVar[bool] = False  #: each member has a part of the memory for rows of its own
     evaluated_in_stages: bool = False  #: confusion is counted as the stages are read
+    chosen_by_risk: bool = False  #: a scan with the final hypotheses has to count it, folds or not
     rows_as_read: ClassVar[bool] = False  #: members hold rows in the store's precision, and not all in float64
     warm_starts: ClassVar[bool] = False  #: members can start from an earlier commit of their rows
     keeps_sums: ClassVar[bool] = False  #: done members may query rows again, for the sums that a warm start needs
@@ -139,11 +140,12 @@ class SoftMargins(MemberKind["SoftMargin", "SoftState"]):
     All members have the same stages. Each chunk is read once and queried for all members, each with its own hypothesis
     of the stages before. What a member's bounds leave open is read again for the members that need it.
 
-    evaluated_in_stages: confusion is counted in the stages, about hypotheses that are not final. False with folds,
-    which choose C by it: then a scan with the final hypotheses counts.
+    evaluated_in_stages: confusion is counted in the stages, about hypotheses that are not final. False where it
+    chooses C, by folds or risk: then a scan with the final hypotheses counts.
     """
 
     evaluated_in_stages: bool = True
+    chosen_by_risk: bool = False
 
     rows_as_read = warm_starts = keeps_sums = True
 

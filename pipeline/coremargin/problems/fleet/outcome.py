@@ -5,18 +5,21 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from coremargin.data.transformed import untransformed
 from coremargin.data.view import sha256_entry
 from coremargin.formats.fleet_record import FORMAT, VERSION, fleet_status
+from coremargin.maths.breakdown import exact_sum
 from coremargin.models.fleet import FleetModel, shown
 from coremargin.models.fleet_record import chosen, evaluation, named, setting_of, validation
 from coremargin.models.user_kernel import terms_of
 from coremargin.problems.common.messages import describe_maps, describe_relative_margin, describe_store
 from coremargin.problems.common.model import model_of
 from coremargin.problems.common.result import STOPPED
+from coremargin.problems.fleet.risk import TrainedFunction, explain_risk, guaranteed_risks
 from coremargin.problems.hard.generalization import fleet_generalization
 from coremargin.problems.hard.hard_margin import HardMargin
 from coremargin.report.text import count, explain_coreset, facts, listed, table
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 
     from coremargin.data.source import Source
     from coremargin.formats.fleet_record import Setting
+    from coremargin.models.model import Model
     from coremargin.models.single import SingleModel
     from coremargin.problems.common.result import Result
     from coremargin.problems.fleet.fleet import Fleet, FleetState
@@ -63,7 +67,7 @@ class MemberModel:
         }
 
 
-def bind_models(
+def bind_models(  # noqa: PLR0913 - the fields of the record
     source: Source,
     codes: Sequence[int],
     problem: str,
@@ -72,10 +76,11 @@ def bind_models(
     evaluations: list[dict[str, Any]],
     *,
     as_read: bool = False,
+    risks: list[dict[str, Any]] | None = None,
 ) -> FleetModel:
     """Models of one source, in the order of the record, and their accuracies.
 
-    as_read: these were counted while rows were read, so that the record claims none.
+    as_read: these were counted while rows were read, so that the record claims none. risks: those that choose.
     """
     stored = untransformed(source)
     settings = list(dict.fromkeys(one.setting for one in members))
@@ -95,7 +100,8 @@ def bind_models(
         "members": [one.entry for one in members],
         "evaluations": None if as_read else evaluations,
         "validation": averages,
-        "chosen": chosen(averages, settings),
+        **({} if risks is None else {"risk": risks}),
+        "chosen": chosen(averages, settings, risks),
         "software": {"coremargin": version()},
     }
     return FleetModel(record, {one.name: one.model for one in members})
@@ -114,10 +120,21 @@ def fleet_model(job: FleetJob, problem: Fleet | GammaFleet, state: Any) -> Fleet
     members = [_member_model(job, fleet, member, result) for member, fleet, result in found]
     evaluations = evaluations_of(problem, states) if all(own.evaluated for own in states) else []
     as_read = any(own.as_read for own in states)
-    source = problem.parts[0].source
+    source, risks = problem.parts[0].source, None
+    if job.choose == "risk":
+        trained = [_trained_function(one, intercept=job.intercept) for one in members if one.fold is None]
+        risks = guaranteed_risks(trained, [] if as_read else evaluations, str(job.loss))
     return bind_models(
-        source, plan.codes.tolist(), job.problem, job.parameters(), members, evaluations, as_read=as_read
+        source, plan.codes.tolist(), job.problem, job.parameters(), members, evaluations, as_read=as_read, risks=risks
     )
+
+
+def _trained_function(one: MemberModel, *, intercept: bool) -> TrainedFunction:
+    model, claims = cast("Model", one.model), one.model.certificate
+    square = exact_sum((model.w * model.w).tolist())
+    value = math.inf if claims.upper is None else claims.upper
+    offset, radius = abs(model.b) if intercept else None, float(claims.radius)
+    return TrainedFunction(one.setting, value, (square, square), offset, radius, len(model.w) + intercept)
 
 
 def evaluations_of(problem: Fleet | GammaFleet, states: Sequence[FleetState]) -> list[dict[str, Any]]:
@@ -130,23 +147,29 @@ def evaluations_of(problem: Fleet | GammaFleet, states: Sequence[FleetState]) ->
     return sorted(found, key=lambda entry: -1 if entry["fold"] is None else int(entry["fold"]))
 
 
-def bounds_of_hard_margins(problem: Fleet | GammaFleet, states: Sequence[FleetState]) -> dict[str, Any] | None:
-    """Bounds on the error on new rows of the members that have no loss and are trained on all rows, if there are any.
+def facts_of_hard_margins(problem: Fleet | GammaFleet, states: Sequence[FleetState]) -> dict[str, Any]:
+    """Of the members that have no loss and are trained on all rows: bounds on the error on new rows, and KKT classes.
 
     Of those with a fold held out, the accuracy on its rows says more.
     """
     first = problem.parts[0].plan.members[0]
     if not isinstance(first.problem, HardMargin):
-        return None
-    fleets = []
+        return {}
+    fleets, on_margin = [], dict[str, int]()
     for fleet, own in zip(problem.parts, states, strict=True):
         pairs = zip(fleet.plan.members, fleet.results(own), strict=True)
         models = [(member.name, found) for member, found in pairs if member.fold is None]
         fleets.append((fleet.source, fleet.plan.gamma, models))
+        on_margin |= {name: len(found.proof.support) for name, found in models}
     against_rest = first.code is not None
-    return fleet_generalization(
+    bounds = fleet_generalization(
         fleets, first.problem.epsilon, intercept=first.problem.intercept, against_rest=against_rest
     )
+    if bounds is None:
+        return {}
+    rows = {one["name"]: one["bounds"]["rows"] for one in bounds["models"]}
+    kkt = {name: [count - on_margin[name], on_margin[name], 0] for name, count in rows.items()}
+    return {"generalization": bounds, "kkt": kkt}
 
 
 def _member_model(job: FleetJob, fleet: Fleet, member: Member, found: Result) -> MemberModel:
@@ -208,25 +231,29 @@ def _describe_accuracies(fleet: FleetModel, as_read: Sequence[Mapping[str, Any]]
         return []
     training = {setting_of(entry): entry["accuracy"] for entry in evaluations if entry["fold"] is None}
     checked = {setting_of(entry): entry for entry in record["validation"] or ()}
+    risks = {setting_of(entry): entry["risk"] for entry in record.get("risk", ())}
     when, of_gamma = "" if record["evaluations"] else " as rows were read", fleet.gammas != (None,)
     head = (
         "C",
         *(("gamma",) if of_gamma else ()),
         *(("held-out accuracy", "std") if checked else ()),
         f"training accuracy{when}",
+        *(("guaranteed risk",) if risks else ()),
     )
     rows = [
         (
             *(shown(value) or "none" for value in setting[: 1 + of_gamma]),
             *((f"{checked[setting]['mean']:.6f}", f"{checked[setting]['std']:.6f}") if checked else ()),
             f"{training[setting]:.6f}",
+            *((f"{math.ceil(1e6 * risks[setting]) / 1e6:.6f}",) if risks else ()),
         )
         for setting in fleet.facts.settings
     ]
     lines = ["", *table([head, *rows])]
-    if checked and record["chosen"] is not None:
+    if (checked or risks) and record["chosen"] is not None:
         chosen = [f"{name} {shown(value)}" for name, value in record["chosen"].items() if name != "by" and value]
-        lines.append(f"  {', '.join(chosen)}: the best mean accuracy on held-out rows" if chosen else "")
+        why = explain_risk(min(risks.values())) if risks else "the best mean accuracy on held-out rows"
+        lines.append(f"  {', '.join(chosen)}: {why}" if chosen else "")
     return lines
 
 

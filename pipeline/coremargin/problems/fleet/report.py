@@ -71,6 +71,7 @@ def render(
         "chosen_gamma": chosen[1],
         "was_chosen": fleet["chosen"],
         "validation": fleet["validation"],
+        "risks": fleet.get("risk"),
         "best": next((row for row in fleet["validation"] or () if setting_of(row) == chosen), None),
         "certified": statuses.count("certified"),
         "stopped": statuses.count("stopped"),
@@ -88,6 +89,7 @@ def render(
         "terms": terms_of(view["parameters"]),
         "commands": with_function(view["commands"], view["parameters"]),
         "members": _members(fleet),
+        "kkt": run.get("kkt") or {},
         "charts": _charts(fleet, run, records),
         "influence": influence,
         "generalization": read_fleet_generalization(run),
@@ -95,8 +97,8 @@ def render(
         "choice": choice_of(
             settings,
             chosen if fleet["chosen"] else (None, None),
-            view["parameters"].get("folds"),
             ended="stopped" not in statuses and "kernel" in view["parameters"],
+            chooses=bool(view["parameters"].get("folds")) or view["parameters"].get("choose") == "risk",
         ),
     }
     return page.template("problems/fleet/report.html.j2").render(view)

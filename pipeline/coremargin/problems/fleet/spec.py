@@ -6,8 +6,9 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import Meta
 
-from coremargin.formats.choices import Loss
+from coremargin.formats.choices import ChooseBy, Loss
 from coremargin.formats.limits import MOST_FOLDS, MOST_SEED
+from coremargin.problems.fleet.risk import check_choice
 from coremargin.problems.job import TrainJob, check_map_options
 from coremargin.problems.soft.spec import (
     COST,
@@ -27,6 +28,13 @@ FoldSeed = Annotated[
     Annotated[int, Meta(ge=0, le=MOST_SEED)] | None,
     Meta(description="Seed of the assignment of rows to folds.  [default: 0]"),
 ]
+Choose = Annotated[
+    ChooseBy | None,
+    Meta(
+        description="What chooses C and gamma: accuracy on held-out rows, or the guaranteed risk, a bound on the error "
+        "on new rows.  [default: validation, with --folds]"
+    ),
+]
 
 
 def check_folds(folds: int | None, seed: int | None) -> None:
@@ -40,8 +48,8 @@ class FleetJob(TrainJob, frozen=True, kw_only=True):
 
     classes "ovr" trains each class against the rest. C may be a list, and so may gamma, of which each value is a map of
     its own. folds is for cross-validation: a row's fold is a hash of its id and fold_seed, and the best mean accuracy
-    on held-out rows chooses C and gamma together. class_weight: as for a soft margin. A list of one value, or one
-    class, is a fleet of one model.
+    on held-out rows chooses C and gamma together, or with choose "risk" the least guaranteed risk (risk.py), of two
+    classes with a loss. class_weight: as for a soft margin. A list of one value, or one class, is a fleet of one model.
     """
 
     loss: Loss | None = None
@@ -50,6 +58,7 @@ class FleetJob(TrainJob, frozen=True, kw_only=True):
     classes: Literal["ovr"] | None = None
     folds: Folds = None
     fold_seed: FoldSeed = None
+    choose: Choose = None
 
     def __post_init__(self) -> None:
         """Raises ValueError for options out of range."""
@@ -59,6 +68,12 @@ class FleetJob(TrainJob, frozen=True, kw_only=True):
         if self.loss is None:
             check_without_loss(self.C, self.class_weight)
         check_folds(self.folds, self.fold_seed)
+        check_choice(self, uses_gamma=self.map is not None)
+        if self.choose == "risk" and self.map == "nystroem":
+            raise ValueError(
+                "choose: the landmarks of map 'nystroem' are rows, so that the bound would not hold; take 'fourier' or "
+                "'polynomial', or choose by folds"
+            )
 
     def _check_map(self) -> None:
         """As for all jobs, but with several values of gamma. Raises ValueError."""
@@ -96,6 +111,7 @@ class FleetJob(TrainJob, frozen=True, kw_only=True):
     def parameters(self) -> dict[str, Any]:
         """The parameters in the fleet's record."""
         fleet: dict[str, Any] = {"classes": self.classes, "folds": self.folds, "fold_seed": self.seed}
+        fleet |= {"choose": self.choose} if self.choose == "risk" else {}
         fleet |= {"gamma": list(self.gammas)} if isinstance(self.gamma, tuple) else {}
         return {**self.parameters_of(self.costs[0]), **({"C": list(self.costs)} if self.loss else {}), **fleet}
 

@@ -33,6 +33,8 @@ T = TypeVar("T")
 CONFIDENCE = 0.95
 TWICE = "the margin M of Jebara's lecture, between the classes, is twice the margin here"
 _MODELS_SHOWN = 10  # models of which ``show`` lists the bounds
+#: What the hyperplane of the kept rows may be off, as a share; `verify` allows ten times as much.
+SAME_HYPERPLANE = 1e-5
 _SAME = 1e-9  # relative distance of normals, or of margins, that are equal but for rounding
 _MAPPED = "the feature map may depend on the rows, by its landmarks or gamma"
 
@@ -216,6 +218,26 @@ def _bounds_of(source: Source, found: Result, epsilon: float, known: Evidence, *
         coreset_bound=bounds.coreset_rows(radius, margin, epsilon),
         coreset_sharp=bounds.sharp_coreset_rows(radius, margin, epsilon),
     )
+
+
+def compression_claim(source: Source, found: Result, epsilon: float, *, intercept: bool) -> dict[str, Any] | None:
+    """The record's claim that the rows with a dual weight alone have the model's hyperplane; None where it fails.
+
+    `verify` has the bound on how far their own hyperplane of the largest margin may be.
+    """
+    bounds = _bounds_of_models(source, [found], epsilon, intercept=intercept)[0]
+    support = found.proof.take(found.proof.support)
+    if bounds is None or bounds.compression is None or bounds.deciding_rows != len(support) or found.upper is None:
+        return None
+    least = float((support.signs * (products(support.rows, found.w[:, None])[0] + found.b)).min())
+    if not least > 0 or (found.upper / least - 1.0) * (found.upper / least + 1.0) > SAME_HYPERPLANE**2:
+        return None
+    return {
+        "kept": len(support),
+        "rows": bounds.rows,
+        "confidence": bounds.confidence,
+        "error": bounds.compression,
+    }
 
 
 def vacuous_from(classes: int) -> float:

@@ -42,7 +42,7 @@ class HardMarginJob(TrainJob, frozen=True, kw_only=True):
         Strategy,
         Meta(
             description="Of a hard margin: a published algorithm, which ends with the same certificate; `coremargin "
-            "compare --help` lists them.  [default: fast]",
+            "compare --help` lists them.",
             extra={"metavar": "NAME"},
         ),
     ] = "fast"
@@ -108,6 +108,14 @@ class HardMarginKind(TwoClassKind[HardMarginJob, "HardMargin"]):
         found = replace(hard_margin(job, source, strategy=job.strategy), near_share=share)
         return replace(found, centre=job.centre or "perceptron", pick=job.pick or "largest")
 
+    def model(self, job: HardMarginJob, problem: HardMargin, state: Any) -> Model:
+        """With the claim that its coreset alone has this hyperplane, where that holds."""
+        from coremargin.problems.hard.generalization import compression_claim
+
+        model, found = super().model(job, problem, state), problem.result(state)
+        claim = compression_claim(problem.source, found, problem.epsilon, intercept=problem.intercept)
+        return model if claim is None else replace(model, record={**model.record, "compression": claim})
+
     def facts(self, problem: HardMargin, state: Any) -> dict[str, Any]:
         """Adds the capacity of the working set, whether cached rows were lost, and bounds on the error."""
         from coremargin.problems.hard.generalization import generalization_of
@@ -116,15 +124,19 @@ class HardMarginKind(TwoClassKind[HardMarginJob, "HardMargin"]):
         facts = super().facts(problem, state) | {"working_set_limit": problem.working_set_rows} | lost
         rule = problem.rule
         facts |= {"own": problem.describe_strategy(state)} if rule.iterates or rule.proposes else {}
-        bounds = generalization_of(problem.source, problem.result(state), problem.epsilon, intercept=problem.intercept)
-        return facts | ({} if bounds is None else {"generalization": bounds})
+        found = problem.result(state)
+        bounds = generalization_of(problem.source, found, problem.epsilon, intercept=problem.intercept)
+        if bounds is None:
+            return facts
+        on_margin = len(found.proof.support)
+        return facts | {"generalization": bounds, "kkt": [[bounds["rows"] - on_margin, on_margin, 0]]}
 
     def describe_run(self, run: Mapping[str, Any]) -> list[tuple[str, str]]:
-        """Bounds on the error on new rows."""
+        """The rows by their dual weights, and bounds on the error on new rows."""
         from coremargin.problems.hard.generalization import describe, read_generalization
 
         found = read_generalization(run)
-        return [] if found is None else describe(found)
+        return messages.describe_kkt(run) + ([] if found is None else describe(found))
 
     def describe_published(self, outcome: Outcome) -> list[tuple[str, str]]:
         """The bound on the error on new rows, and Lemma 3.1's on the coreset."""

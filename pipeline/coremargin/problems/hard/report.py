@@ -36,5 +36,6 @@ def render(
     claims = claims_of(model, name)
     view = common.view(model, run, records, coreset, common.margin_columns(claims.precision), name)
     view |= common.margin_view(claims, run, records, view["status"])
+    view |= {"kkt": (run.get("kkt") or [None])[0]}
     view |= {"influence": influence, "own": run.get("own"), "generalization": read_generalization(run)}
     return page.template("problems/hard/report.html.j2").render(view)

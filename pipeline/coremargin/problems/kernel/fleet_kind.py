@@ -26,7 +26,7 @@ class KernelFleetKind(WorkingSetMessages, AnyFleet[KernelFleetJob, "KernelMargin
     def matches(self, options: Mapping[str, Any]) -> bool:
         """Jobs with a kernel and folds, or several values of C or gamma."""
         several = any(isinstance(options.get(name), list | tuple) for name in ("C", "gamma"))
-        return "kernel" in options and ("folds" in options or several)
+        return "kernel" in options and (bool({"folds", "choose"} & options.keys()) or several)
 
     def members(self, problem: KernelMargin) -> int:
         """One for each C, gamma and fold."""
@@ -48,7 +48,16 @@ class KernelFleetKind(WorkingSetMessages, AnyFleet[KernelFleetJob, "KernelMargin
             "members_certified": sum(done),
             "reason": REASONS.get(state.status, state.status),
             **self.describe_working_set(problem, state),
+            **self._kkt_of_members(problem, state),
         }
+
+    def _kkt_of_members(self, problem: KernelMargin, state: KernelState) -> dict[str, Any]:
+        """The KKT classes of all rows for each member that is trained on them, of two classes; not with a bound."""
+        if len(problem.codes) > 2:
+            return {}
+        whole = [number for number, one in enumerate(problem.settings) if one.fold is None]
+        counted = [(problem.names[number], problem.kkt_classes(state, number)) for number in whole]
+        return {"kkt": {name: own[0].tolist() for name, own in counted if own is not None}}
 
     def verdict(self, outcome: Outcome, job: KernelFleetJob) -> list[str]:
         """The claims, and what they assume."""

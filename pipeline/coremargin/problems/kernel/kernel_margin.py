@@ -47,6 +47,7 @@ from coremargin.problems.common.sample import SAMPLE_BYTES, SAMPLE_SHARE, sample
 from coremargin.problems.common.stages import Stages, plan_stages, scan_position
 from coremargin.problems.common.state_arrays import state_from_arrays, state_to_arrays
 from coremargin.problems.common.threads import map_in_threads
+from coremargin.problems.fleet.risk import check_rows
 from coremargin.problems.fleet.spec import member_name
 from coremargin.problems.kernel.bounds import (
     WIDENED,
@@ -761,6 +762,8 @@ def kernel_problem(job: KernelSpec, source: Source) -> KernelMargin:
     names: tuple[str, ...] = ()
     if isinstance(job, KernelFleetJob):
         names = tuple(member_name(None, *job.setting_of(one.kernel, one.cost), one.fold) for one in settings)
+        if job.choose == "risk":
+            check_rows(source, int(np.count_nonzero(source.scalars().counts.sum(axis=0))))
     problem = KernelMargin(
         source,
         tuple(kernel_of(job, gamma, source) for gamma in job.gammas),

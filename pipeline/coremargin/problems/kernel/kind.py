@@ -162,11 +162,7 @@ class KernelKind(WorkingSetMessages, OneModel[KernelJob, "KernelMargin", "Kernel
 
     def describe_run(self, run: Mapping[str, Any]) -> list[tuple[str, str]]:
         """The KKT classes of the rows, of one column."""
-        kkt = run.get("kkt")
-        if not isinstance(kkt, list) or len(kkt) != 1:
-            return []
-        other, on, violators = kkt[0]
-        return [("KKT", f"{other:,} rows non-critical, {on:,} on the margin, {violators:,} violators")]
+        return messages.describe_kkt(run)
 
     def verdict(self, outcome: Outcome, job: KernelJob) -> list[str]:
         """The claim, what it assumes, and what is proven of a strategy's own hyperplane."""

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from coremargin.formats.function import function_name
 from coremargin.maths.kernel.callables import CallableKernel
+from coremargin.maths.kernel.functions import Lengths
 from coremargin.models.fleet_record import evaluation
 from coremargin.models.kernel import KernelModel
 from coremargin.models.user_kernel import faults_named, reference_values
 from coremargin.problems.common.model import record_of, transform_arrays
 from coremargin.problems.fleet.outcome import MemberModel, bind_models
+from coremargin.problems.fleet.risk import TrainedFunction, guaranteed_risks
+from coremargin.problems.kernel.bounds import squared_norm
 from coremargin.problems.kernel.spec import OWN
 
 if TYPE_CHECKING:
@@ -74,7 +80,25 @@ def fleet_model(job: KernelFleetJob, problem: KernelMargin, state: KernelState) 
     claimed = final and not _rounding_decides(problem, results)
     evaluated = zip(members, results, strict=True) if claimed else ()
     evaluations = [evaluation(one.setting, one.fold, found.confusion) for one, found in evaluated]
-    return bind_models(problem.source, problem.codes, "kernel", job.parameters(), members, evaluations)
+    risks = None
+    if job.choose == "risk":
+        pairs = [pair for pair in zip(members, results, strict=True) if pair[0].fold is None]
+        trained = [_trained_function(problem, one, found) for one, found in pairs] if claimed else []
+        risks = guaranteed_risks(trained, evaluations, str(job.loss))
+    return bind_models(problem.source, problem.codes, "kernel", job.parameters(), members, evaluations, risks=risks)
+
+
+def _trained_function(problem: KernelMargin, one: MemberModel, found: KernelResult) -> TrainedFunction:
+    """What the guaranteed risk needs of a machine of two classes."""
+    points = found.kernel.points(found.rows.rows)
+    weights = np.where(found.rows.classes == 1, 1.0, -1.0) * found.duals[:, 0]
+    square, error = squared_norm(found.kernel, points, weights, Lengths.from_points(points, found.duals))
+    longest = float(problem.source.scalars().max_norm.max())
+    radius = math.sqrt(float(found.kernel.value_bound(longest, longest)))
+    value = math.inf if found.upper is None else found.upper
+    squares = max(0.0, square - error), square + error
+    offset = abs(float(found.offsets[0])) if problem.intercept else None
+    return TrainedFunction(one.setting, value, squares, offset, radius, None)
 
 
 def _rounding_decides(problem: KernelMargin, results: Sequence[KernelResult]) -> bool:

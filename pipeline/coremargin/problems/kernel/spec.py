@@ -9,7 +9,8 @@ from msgspec import Meta
 from coremargin.formats.choices import KernelStrategy, Loss
 from coremargin.formats.function import CALLABLE, LEAST_ERROR, MOST_ERROR
 from coremargin.formats.limits import GAMMAS, MOST_DEGREE
-from coremargin.problems.fleet.spec import Folds, FoldSeed, check_folds
+from coremargin.problems.fleet.risk import check_choice
+from coremargin.problems.fleet.spec import Choose, Folds, FoldSeed, check_folds
 from coremargin.problems.job import TrainJob, check_gammas, parse_gamma
 from coremargin.problems.relative_margin.spec import BoundOfDecisions, check_relative_margin
 from coremargin.problems.soft.spec import (
@@ -211,7 +212,7 @@ class KernelJob(KernelSpec, frozen=True, kw_only=True):
         KernelStrategy,
         Meta(
             description="Of a hard margin: a published algorithm, which ends with the same certificate; `coremargin "
-            "compare --help` lists them.  [default: fast]",
+            "compare --help` lists them.",
             extra={"metavar": "NAME"},
         ),
     ] = "fast"
@@ -242,18 +243,24 @@ class KernelFleetJob(KernelSpec, frozen=True, kw_only=True):
     """Several models with kernels, trained together: one for each C, gamma and fold.
 
     C and gamma may be lists, of which each pair is trained. folds, fold_seed: as for ``FleetJob``; the best mean
-    accuracy on held-out rows chooses C and gamma together.
+    accuracy on held-out rows chooses C and gamma together, or with choose "risk" the least guaranteed risk.
     """
 
     gamma: Annotated[Literal["scale"] | float | tuple[Literal["scale"] | float, ...], GAMMA] = "scale"
     C: float | tuple[float, ...] | None = None
     folds: Folds = None
     fold_seed: FoldSeed = None
+    choose: Choose = None
 
     def __post_init__(self) -> None:
         """Raises ValueError for options out of range."""
         super().__post_init__()
         check_folds(self.folds, self.fold_seed)
+        check_choice(self, uses_gamma="gamma" in OWN[self.kernel_name])
+        if self.choose == "risk" and (self.kernel_name == CALLABLE or self.classes or self.relative_margin):
+            raise ValueError(
+                "choose: 'risk' is for the kernels linear, poly and rbf, two classes, without relative_margin"
+            )
 
     def setting_of(self, number: int, cost: float) -> Setting:
         """C, and the gamma with this number, as the fleet's record states them."""
@@ -269,6 +276,7 @@ class KernelFleetJob(KernelSpec, frozen=True, kw_only=True):
         found = self.parameters_of(self.costs[0], self.gammas[0])
         found |= {"gamma": list(self.gammas)} if "gamma" in OWN[self.kernel_name] else {}
         found |= {"C": list(self.costs)} if self.loss else {}
+        found |= {"choose": self.choose} if self.choose == "risk" else {}
         return {**found, "folds": self.folds, "fold_seed": self.seed}
 
 

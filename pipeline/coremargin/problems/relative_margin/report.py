@@ -12,7 +12,7 @@ import numpy as np
 from coremargin.formats.model_record import FILE
 from coremargin.problems.common import report as common
 from coremargin.problems.common.report import influence_of
-from coremargin.problems.soft.report import MarginBin, margin_bins
+from coremargin.problems.soft.report import MarginBin, heaviest, margin_bins
 from coremargin.report import charts, page, rounds, rulers, svg
 from coremargin.report.numbers import count, finite, relative_gap, rows_between
 from coremargin.report.svg import Frame, Scale
@@ -55,6 +55,7 @@ def render(
         "gap": relative_gap(model.get("certificate") or {}),
         "bins": bins,
         "at_bound": int((np.asarray(coreset["alpha"], float) < 0).sum()),  # of their own class
+        "kkt": _kkt_classes(coreset, model, records),
         "scanned": any(row.get("kind") != "sample" for row in records),
     }
     drawn = charts.by_round(records, run, claims, of="value") | {"ruler": rulers.value(claims), "projections": None}
@@ -62,6 +63,21 @@ def render(
         drawn["projections"] = charts.drawings(charts.FULL, partial(draw_projections, bins, bound))
     view |= claims.view() | {"charts": drawn, "about": about, "influence": influence}
     return page.template("problems/relative_margin/report.html.j2").render(view)
+
+
+def _kkt_classes(coreset: Mapping[str, Any], model: Json, records: Sequence[Json]) -> dict[str, Any] | None:
+    """Rows on the margin, with a dual weight between 0 and C, and how many at least and at most are violators.
+
+    Of the rows below the margin those on it cannot be told apart. None before a scan of all rows.
+    """
+    below = next(
+        (finite(row.get("rows_below")) for row in reversed(records) if row.get("rows_below") is not None), None
+    )
+    if below is None:
+        return None
+    ranked = heaviest(coreset, model)
+    between = int(((np.asarray(coreset["alpha"], float) > 0) & (np.asarray(ranked["rank"]) > 0)).sum())
+    return {"between": between, "least": max(0, int(below) - between), "most": int(below)}
 
 
 def projection_bins(projections: Json | None) -> list[MarginBin]:

@@ -83,6 +83,7 @@ class ActiveClaim(AnyClaim):
     confidence: float
     seed: int
     by_class: bool
+    centre: bool  #: the hyperplanes are said to be at the centre of the method
     loss: str  #: "" without one
     cost: float  #: C, 0 without a loss
     trial: int  #: draws of an attempt, of each stratum, 0 without a loss
@@ -184,6 +185,7 @@ def active_claim(files: ModelFiles) -> ActiveClaim:
         confidence=asked.confidence,
         seed=asked.seed,
         by_class=asked.by_class is not UNSET,
+        centre=asked.hypothesis is not UNSET,
         loss="" if asked.loss is UNSET else asked.loss,
         cost=0.0 if asked.C is UNSET else float(asked.C),
         trial=0 if asked.trial is UNSET else int(asked.trial),

@@ -47,6 +47,7 @@ class ActiveKind(Kind[ActiveClaim]):
         texts = [_HONEST, *((_BEFORE, _ALONE) if alone else (_KNOWN, *_ONCE))]
         texts += [_TRIAL] if alone and claim.loss else []
         texts += [_EARLIER] if claim.by_class and not alone else []
+        texts += [f"that the hyperplane is near the centre that {claim.method!r} finds"] if claim.centre else []
         texts += [_UNSURE] if len(claim.unsure) else []
         return (*texts, _SEEDS, *RUN)
 

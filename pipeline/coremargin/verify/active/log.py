@@ -198,6 +198,7 @@ def same_campaign(claim: ActiveClaim, history: History, last: int) -> Check:
     pairs = {name: (getattr(claim, name), getattr(asked, name)) for name in names}
     pairs |= {
         "by_class": (claim.by_class, bool(asked.by_class)),
+        "hypothesis": (claim.centre, asked.hypothesis == "centre"),
         "loss": (claim.loss or None, asked.loss),
         "C": (claim.cost or None, asked.C),
         "trial": (claim.trial or None, asked.trial),
