@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import Meta
 
+from coremargin.formats.choices import ClassesStrategy
 from coremargin.problems.common.messages import MARGIN, VALUE
 from coremargin.problems.common.one_model import OneModel
 from coremargin.problems.job import TrainJob
@@ -39,11 +40,24 @@ class CrammerSingerJob(TrainJob, frozen=True, kw_only=True):
     loss: Literal["hinge"] | None = None
     C: float | None = None
     class_weight: Literal["balanced"] | None = None
+    strategy: Annotated[
+        ClassesStrategy,
+        Meta(
+            description="Of a hard margin: a published algorithm, which ends with the same certificate; `coremargin "
+            "compare --help` lists them.  [default: fast]",
+            extra={"metavar": "NAME"},
+        ),
+    ] = "fast"
 
     def __post_init__(self) -> None:
         """Check the options. Raises ValueError."""
         super().__post_init__()
         check_costs([self.cost])
+        if self.loss is not None and self.strategy != "fast":
+            raise ValueError(
+                f"strategy: {self.strategy!r} is for hard margins, found loss {self.loss!r}; leave it out, or take "
+                "strategy 'fast'"
+            )
         if self.loss is None:
             check_without_loss(self.C, self.class_weight)
 
@@ -54,7 +68,7 @@ class CrammerSingerJob(TrainJob, frozen=True, kw_only=True):
 
     def parameters(self) -> dict[str, Any]:
         """The parameters that the model's record keeps."""
-        shared = super().parameters() | {"classes": self.classes}
+        shared = super().parameters() | {"classes": self.classes, "strategy": self.strategy}
         return shared if self.loss is None else shared | loss_parameters(self.loss, self.cost, self.class_weight)
 
 
@@ -86,6 +100,7 @@ class CrammerSingerKind(OneModel[CrammerSingerJob, "Margin", "Model"]):
                 memory_bytes=job.memory_bytes,
                 sample_share=job.sample,
                 blocks=len(plan_blocks(source, job.block)),
+                strategy=job.strategy,
             )
         return CrammerSinger(
             source,
@@ -121,6 +136,12 @@ class CrammerSingerKind(OneModel[CrammerSingerJob, "Margin", "Model"]):
     def claims(self, model: Model) -> Claims:
         """Bounds on a margin or, with a loss, on a value."""
         return VALUE if model.certificate.is_value else MARGIN
+
+    def describe_reading(self, job: CrammerSingerJob) -> str:
+        """The strategy's reads of the store."""
+        from coremargin.problems.hard.strategies.table import STRATEGIES
+
+        return STRATEGIES[job.strategy].reading if job.strategy != "fast" else super().describe_reading(job)
 
     def facts(self, problem: Margin, state: ClassesState) -> dict[str, Any]:
         """Why the run ended, and the confusion matrix of the last scan."""

@@ -124,6 +124,7 @@ class ClassesProbe:
     dtype: str
     sparse: bool
     chunk_rows: int
+    first_only: bool = False
 
     def narrow(self, block: Block) -> ClassesProbe:
         """The probe with the known ids of one block only."""
@@ -184,7 +185,9 @@ class ClassesProbe:
             mine = margin if k == 0 else margins(along[k], data.classes)[0]
             smallest[k] = self._smallest_margin(data, mine, at, longest)
         new = np.flatnonzero(np.isin(data.ids, self.known, invert=True))
-        lowest.offer(margin[new], data, new)
+        if self.first_only:
+            new = new[margin[new] < self.level][:1]
+        lowest.offer(data.ids[new] if self.first_only else margin[new], data, new)
         return replace(summary, smallest=smallest, below=np.array([np.count_nonzero(margin < self.level)]))
 
     def _smallest_margin(self, data: ClassRows, margin: Array, at: Array, longest: float) -> float:
@@ -256,7 +259,7 @@ class _LowestRows:
         self.keep = keep
         self._offers = [(np.zeros(0), empty)]
 
-    def offer(self, values: Array, data: ClassRows, places: NDArray[np.intp]) -> None:
+    def offer(self, values: NDArray[Any], data: ClassRows, places: NDArray[np.intp]) -> None:
         """Offer the rows at these places, with these margins."""
         _, first = np.unique(values, return_index=True)
         first = first[: self.keep]
