@@ -16,6 +16,8 @@ from coremargin.engine.problem import BaseProblem, CannotWarmStart, Round
 from coremargin.errors import UsageError
 from coremargin.maths.margin import is_certified
 from coremargin.maths.multiclass import constant
+from coremargin.maths.named import below, under
+from coremargin.maths.outliers.row_search import Proof
 from coremargin.maths.rows import gathered
 from coremargin.maths.stopping import may_stop
 from coremargin.problems.common.classes import class_codes, class_index
@@ -38,8 +40,8 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 Ids = NDArray[np.int64]
-Status = Literal["running", "certified", "not_separable", "stalled"]
-STATUSES: tuple[Status, ...] = ("running", "certified", "not_separable", "stalled")
+Status = Literal["running", "certified", "not_separable", "stalled", "unfinished"]
+STATUSES: tuple[Status, ...] = ("running", "certified", "not_separable", "stalled", "unfinished")
 
 #: Points on the segment from the best hypothesis (0) to the newest (1) that a scan evaluates besides the newest.
 LINE_POINTS = (0.25, 0.5, 0.75, 0.9)
@@ -51,6 +53,43 @@ MOST_CHANGED = 0.1
 
 _PARTIAL = "partial_"
 _CODES, _CONSTANT, _CLASS_C = "terms_codes", "terms_constant", "terms_class_c"
+
+
+@dataclass(frozen=True)
+class Removal:
+    """The rows that are removed as outliers, and what is proven of all choices of so many.
+
+    ids, best: of the rows, increasing, that the newest hypothesis and the best one do without. bound: no choice allows
+    a larger margin, by ``proof``, whose places are those of the rows ``named``. trace (t, 3): the nodes of a search,
+    and the bounds by then.
+    """
+
+    ids: Ids
+    best: Ids
+    bound: float
+    named: ClassRows
+    proof: Proof | None
+    trace: Array
+
+    @classmethod
+    def nothing(cls, none: ClassRows) -> Removal:
+        """Nothing is removed, and nothing proven; none: no rows."""
+        return cls(np.zeros(0, np.int64), np.zeros(0, np.int64), np.inf, none, None, np.zeros((0, 3)))
+
+    def to_arrays(self, name: str) -> dict[str, NDArray[Any]]:
+        """Plain arrays, exact."""
+        return under(name, state_to_arrays(self))
+
+    @classmethod
+    def from_arrays(cls, name: str, arrays: Mapping[str, NDArray[Any]]) -> Removal | None:
+        """Inverse of ``to_arrays``; None if there are none."""
+        mine = below(name, arrays)
+        if not mine:
+            return None
+        makers: dict[str, Any] = {"named": ClassRows.from_arrays}
+        if "proof_rows" in mine:
+            makers["proof"] = Proof.from_arrays
+        return cls(**state_from_arrays(cls, mine, makers, may_lack=("proof",)))
 
 
 @dataclass(frozen=True)
@@ -68,6 +107,8 @@ class ClassesState:
 
     partial: the summary of the chunks ``partial_chunks`` (m,) for the probe of the next scan: of the sample before the
     first one, of the earlier commit after a warm start; in a certified state, of all rows for the last scan.
+
+    removal: with outliers; then ``upper`` is a bound for the rows that are removed only.
     """
 
     round: int
@@ -91,6 +132,12 @@ class ClassesState:
     mu: float = 1.0
     partial: ClassesSummary | None = None
     partial_chunks: Ids = field(default_factory=lambda: np.zeros(0, np.int64))
+    removal: Removal | None = None
+
+    @property
+    def removed(self) -> Removal:
+        """The rows that are removed, of a job with outliers."""
+        return cast("Removal", self.removal)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Plain arrays, exact: ``from_arrays`` returns the same bits."""
@@ -112,6 +159,7 @@ class ClassesState:
             "proof": ClassRows.from_arrays,
             "zone": part_from_arrays(Zone),
             "partial": partial,
+            "removal": Removal.from_arrays,
         }
         return cls(**state_from_arrays(cls, arrays, makers, STATUSES, may_lack=("best", "rows_below")))
 
@@ -123,7 +171,8 @@ class ClassesResult:
     status, reason, kind, lower, upper: as in ``Result``. hypothesis (K, d + 1): the last column times ``constant``
     holds the intercepts; rows, duals (m, K): those that carry the proof, rows without features where these are not
     needed; reference (K, d + 1): the hypothesis that determines the duals of all other rows (zero for the hard margin).
-    confusion (K, K): of the last scan, and of this very hypothesis if ``final``.
+    confusion (K, K): of the last scan, and of this very hypothesis if ``final``. With outliers, ``outliers`` has the
+    ids of the rows that are left out, and ``proof`` is about ``rows``, whose duals are zero.
     """
 
     status: Literal["certified", "not_separable", "stopped"]
@@ -138,6 +187,8 @@ class ClassesResult:
     reference: Array
     confusion: NDArray[np.int64]
     final: bool
+    outliers: Ids | None = None
+    proof: Proof | None = None
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ finds the same sides.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -125,11 +125,16 @@ class ClassesProbe:
     sparse: bool
     chunk_rows: int
     first_only: bool = False
+    removed: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def narrow(self, block: Block) -> ClassesProbe:
-        """The probe with the known ids of one block only."""
+        """The probe with the ids of one block only."""
         first, stop = np.array([block.chunks[0], block.chunks[-1] + 1]) * self.chunk_rows
-        return replace(self, known=self.known[np.searchsorted(self.known, first) : np.searchsorted(self.known, stop)])
+        mine = {
+            name: ids[np.searchsorted(ids, first) : np.searchsorted(ids, stop)]
+            for name, ids in (("known", self.known), ("removed", self.removed))
+        }
+        return replace(self, **mine)
 
     def empty(self) -> ClassesSummary:
         """The summary of no rows."""
@@ -160,7 +165,8 @@ class ClassesProbe:
         """Summarise parts of chunks, in order, each with its share of its chunk."""
         summary, longest = self.empty(), source.scalars().max_norm
         lowest = _LowestRows(self.keep, summary.near)
-        for chunk, data, share in parts:
+        for chunk, every, share in parts:
+            data = every.take(every.unlike(self.removed)) if len(self.removed) else every
             if len(data):
                 summary = summary.merge(self._summarise_part(data, float(longest[chunk]), lowest, share))
         return summary if self.class_c is not None else replace(summary, near=lowest.finish())
