@@ -176,7 +176,7 @@ class CrammerSingerKind(OneModel[CrammerSingerJob, "Margin", "Model"]):
         most, rows = model.parameters["outliers"], model.certificate.coreset_rows
         return [
             f"not separable: whatever rows are left out, up to {most}, others contradict each other, so that no",
-            f"{self.thing} gives all their own class, to within float64. The proof, about {rows:,} rows, is in the model.",
+            f"{self.thing} gives all their own class, to within float64. The proof ({rows:,} rows) is in the model.",
         ]
 
     def rows_meant(self, model: Model) -> str:
