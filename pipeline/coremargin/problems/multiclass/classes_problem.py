@@ -187,7 +187,7 @@ class ClassesResult:
     reference: Array
     confusion: NDArray[np.int64]
     final: bool
-    outliers: Ids | None = None
+    outliers: Ids = field(default_factory=lambda: np.zeros(0, np.int64))
     proof: Proof | None = None
 
 
