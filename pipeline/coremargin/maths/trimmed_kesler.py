@@ -16,7 +16,7 @@ from coremargin.maths.kesler import KeslerVectors, solve_kesler
 from coremargin.maths.margin import resolution
 from coremargin.maths.multiclass import margins, upper_bound, violations
 from coremargin.maths.nearest import nearest_point
-from coremargin.maths.outliers.row_search import SHARE, Carried, reached_score
+from coremargin.maths.outliers.row_search import Carried, margin_gap, margin_target, reached_score
 from coremargin.maths.rows import take
 from coremargin.maths.simplex_newton import ClassesModel, minimise_classes
 from coremargin.maths.span import Span, span_of
@@ -142,9 +142,9 @@ class KeslerFit:
         return Carried(places[used], by_row[used], -value, at)
 
     def target(self, reached: float, gap: float) -> float:
-        """Minus the margin that a better hypothesis than the gap allows would have; at least a margin."""
-        return -max(-reached / (1.0 - gap) * (1.0 - SHARE), self.nothing)
+        """See ``margin_target``."""
+        return margin_target(reached, gap, self.nothing)
 
     def gap(self, reached: float, bound: float) -> float:
-        """The share of the bound on the margin that is not reached."""
-        return 1.0 - max(reached / bound, 0.0) if -np.inf < bound < 0.0 else 1.0
+        """See ``margin_gap``."""
+        return margin_gap(reached, bound)

@@ -67,8 +67,8 @@ class Fit(Protocol[H]):
     def concentrate(self, k: int, hypothesis: H) -> H:
         """A hypothesis that is at least as good for all rows but k."""
 
-    def carried(self, places: Places, enough: float) -> Carried[H]:
-        """The fit to the rows at some places, or any that proves a score of ``enough``."""
+    def carried(self, places: Places, enough: float) -> Carried[H] | None:
+        """The fit to the rows at some places, or any that proves a score of ``enough``; None if these have none."""
 
     def target(self, reached: float, gap: float) -> float:
         """The score that proves a reached one to be the least but for a gap."""
@@ -129,6 +129,16 @@ class Trimmed(Generic[H]):
 def reached_score(scores: Array, k: int) -> float:
     """The (k + 1)-th largest of scores (n,), n > k."""
     return float(-np.partition(-scores, k)[k])
+
+
+def margin_target(reached: float, gap: float, nothing: float) -> float:
+    """The target of a fit whose scores are minus margins; nothing: a margin that is none."""
+    return -max(-reached / (1.0 - gap) * (1.0 - SHARE), nothing)
+
+
+def margin_gap(reached: float, bound: float) -> float:
+    """The share of a bound on a margin that is not reached, from minus the two."""
+    return 1.0 - max(reached / bound, 0.0) if -np.inf < bound < 0.0 else 1.0
 
 
 @dataclass(frozen=True)
@@ -240,7 +250,7 @@ def _certificate(
 ) -> tuple[_Certificate, H] | None:
     """What carries the fit to rows but those of a mask, of the first tier that proves the target, or of the last.
 
-    None: no row is left.
+    None: no row is left, or too few.
     """
     found = None
     for tier in tiers:
@@ -250,6 +260,8 @@ def _certificate(
         if not len(places):
             continue
         one = fit.carried(places, target)
+        if one is None:
+            continue
         found = _Certificate(one.rows, one.weights, one.value, _mask(one.rows.tolist())), one.hypothesis
         if one.value >= target:
             break

@@ -16,13 +16,12 @@ from coremargin.engine.problem import BaseProblem, CannotWarmStart, Round
 from coremargin.errors import UsageError
 from coremargin.maths.margin import is_certified
 from coremargin.maths.multiclass import constant
-from coremargin.maths.named import below, under
-from coremargin.maths.outliers.row_search import Proof
 from coremargin.maths.rows import gathered
 from coremargin.maths.stopping import may_stop
 from coremargin.problems.common.classes import class_codes, class_index
 from coremargin.problems.common.driver_rows import ClassRows, read_labelled_rows
 from coremargin.problems.common.map_rounding import widen_margin_bounds
+from coremargin.problems.common.removal import Removal
 from coremargin.problems.common.result import STOPPED
 from coremargin.problems.common.sample import SAMPLE_BYTES, SAMPLE_SHARE, sample_chunks
 from coremargin.problems.common.sizes import row_bytes
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from coremargin.data.difference import Difference
     from coremargin.engine.allowance import Allowance
     from coremargin.formats.model_record import Known
+    from coremargin.maths.outliers.row_search import Proof
     from coremargin.maths.rows import Rows
 
 Array = NDArray[np.float64]
@@ -53,43 +53,6 @@ MOST_CHANGED = 0.1
 
 _PARTIAL = "partial_"
 _CODES, _CONSTANT, _CLASS_C = "terms_codes", "terms_constant", "terms_class_c"
-
-
-@dataclass(frozen=True)
-class Removal:
-    """The rows that are removed as outliers, and what is proven of all choices of so many.
-
-    ids, best: of the rows, increasing, that the newest hypothesis and the best one do without. bound: no choice allows
-    a larger margin, by ``proof``, whose places are those of the rows ``named``. trace (t, 3): the nodes of a search,
-    and the bounds by then.
-    """
-
-    ids: Ids
-    best: Ids
-    bound: float
-    named: ClassRows
-    proof: Proof | None
-    trace: Array
-
-    @classmethod
-    def nothing(cls, none: ClassRows) -> Removal:
-        """Nothing is removed, and nothing proven; none: no rows."""
-        return cls(np.zeros(0, np.int64), np.zeros(0, np.int64), np.inf, none, None, np.zeros((0, 3)))
-
-    def to_arrays(self, name: str) -> dict[str, NDArray[Any]]:
-        """Plain arrays, exact."""
-        return under(name, state_to_arrays(self))
-
-    @classmethod
-    def from_arrays(cls, name: str, arrays: Mapping[str, NDArray[Any]]) -> Removal | None:
-        """Inverse of ``to_arrays``; None if there are none."""
-        mine = below(name, arrays)
-        if not mine:
-            return None
-        makers: dict[str, Any] = {"named": ClassRows.from_arrays}
-        if "proof_rows" in mine:
-            makers["proof"] = Proof.from_arrays
-        return cls(**state_from_arrays(cls, mine, makers, may_lack=("proof",)))
 
 
 @dataclass(frozen=True)

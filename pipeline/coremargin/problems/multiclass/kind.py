@@ -71,13 +71,9 @@ class CrammerSingerJob(TrainJob, frozen=True, kw_only=True):
             self._check_outliers()
 
     def _check_outliers(self) -> None:
-        from coremargin.formats.outliers import outlier_counts
+        from coremargin.problems.common.removal import check_one_count
 
-        if len(outlier_counts(self.outliers or 0)) > 1:
-            raise ValueError(
-                f"outliers: expected one number, found {self.outliers!r}: a margin of several classes leaves out one "
-                "number of rows"
-            )
+        check_one_count(self.outliers or 0)
         for name, default in (("loss", None), ("strategy", "fast")):
             if getattr(self, name) != default:
                 raise ValueError(
@@ -114,9 +110,10 @@ class CrammerSingerKind(OneModel[CrammerSingerJob, "Margin", "Model"]):
     def problem(self, job: CrammerSingerJob, source: Source) -> Margin:
         """The hard margin or, with a loss, the soft margin."""
         from coremargin.engine.plan import plan_blocks
+        from coremargin.problems.common.removal import count_left_out
         from coremargin.problems.multiclass.crammer_singer import CrammerSinger
         from coremargin.problems.multiclass.kesler import KeslerMargin
-        from coremargin.problems.multiclass.outliers import count_left_out, with_outliers
+        from coremargin.problems.multiclass.outliers import with_outliers
 
         if job.loss is None:
             found = KeslerMargin(

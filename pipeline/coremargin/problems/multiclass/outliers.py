@@ -19,20 +19,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.engine.problem import CannotWarmStart
-from coremargin.errors import UsageError
-from coremargin.formats.outliers import outlier_counts
 from coremargin.maths import multiclass as mc
 from coremargin.maths.margin import is_certified
-from coremargin.maths.outliers.forecast import forecast_gap
 from coremargin.maths.outliers.row_search import NEAR, reached_score, search_rows
 from coremargin.maths.trimmed_kesler import KeslerFit
-from coremargin.problems.common.classes import count_weighted_rows
 from coremargin.problems.common.driver_rows import ClassRows, isin_ids, thin_by_class
-from coremargin.problems.multiclass.classes_problem import Removal
+from coremargin.problems.common.removal import UNFINISHED, Removal, check_class_stays
 from coremargin.problems.multiclass.kesler import KeslerMargin
 
 if TYPE_CHECKING:
-    from coremargin.data.source import Source
     from coremargin.engine.problem import Round
     from coremargin.maths.outliers.row_search import Trimmed
     from coremargin.problems.multiclass.classes_problem import ClassesResult, ClassesState
@@ -44,12 +39,6 @@ Array = NDArray[np.float64]
 SETTLED, SEARCHED = 0.25, 0.5
 #: A margin on all rows that a search looked at may be missed on the others by this share.
 TOLERANCE = 1e-9
-REASON = "the search for the best rows to exclude took too many nodes; a larger epsilon, or fewer outliers, needs fewer"
-
-
-def count_left_out(source: Source, asked: int | str) -> int:
-    """How many rows may be left out: a number, or a share of the rows with a label and a weight."""
-    return outlier_counts(asked, lambda: int(count_weighted_rows(source).sum()))[0]
 
 
 def with_outliers(problem: KeslerMargin, left_out: int) -> KeslerWithOutliers:
@@ -66,14 +55,7 @@ class KeslerWithOutliers(KeslerMargin):
     def check(self) -> None:
         """Refuse a class that could be removed as a whole. Raises StoreError, LabelError, UsageError."""
         super().check()
-        counts = count_weighted_rows(self.source)[list(self.codes)]
-        smallest = int(np.argmin(counts))
-        if counts[smallest] <= self.left_out:
-            raise UsageError(
-                f"outliers: {self.left_out:,} rows may be excluded, and class "
-                f"{self.source.classes[self.codes[smallest]]!r} of {self.source.name} has {counts[smallest]:,}: "
-                f"expected a number below {counts[smallest]:,}, so that a row of each class stays"
-            )
+        check_class_stays(self.source, self.codes, self.left_out)
 
     def unsolved(self) -> ClassesState:
         """The state without any rows."""
@@ -184,13 +166,8 @@ class KeslerWithOutliers(KeslerMargin):
 
     def _with_search(self, state: ClassesState, found: Trimmed[Array], places: NDArray[np.intp]) -> ClassesState:
         """The state with the bound that a search of the rows at ``places`` (m,) has come to."""
-        removed = state.removed
-        if found.proof is not None and -found.bound < removed.bound:
-            named, proof = found.proof.about(places)
-            removed = replace(removed, bound=-found.bound, named=state.working_set.take(named), proof=proof)
-        lower, upper = max(state.lower, 0.0), removed.bound
-        trace = np.vstack([removed.trace, [found.nodes, lower, upper]])
-        return replace(state, removal=replace(removed, trace=trace))
+        removed = state.removed.with_search(found, state.working_set, places, state.lower)
+        return replace(state, removal=removed)
 
     def _after_search(self, state: ClassesState, found: Trimmed[Array], ids: NDArray[np.int64]) -> ClassesState:
         """How the job ends or, with other rows to remove, continues."""
@@ -225,7 +202,7 @@ class KeslerWithOutliers(KeslerMargin):
         finite = found.upper is not None and np.isfinite(found.upper)
         return replace(
             found,
-            reason=REASON if state.status == "unfinished" else found.reason,
+            reason=UNFINISHED if state.status == "unfinished" else found.reason,
             status="stopped" if state.status == "unfinished" else found.status,
             upper=found.upper if finite else None,
             duals=none,
@@ -248,13 +225,8 @@ class KeslerWithOutliers(KeslerMargin):
     def round_of(self, state: ClassesState) -> Round:
         """The report of a round: the upper bound is that of all choices of rows."""
         removed = state.removed
-        more: dict[str, Any] = {}
-        if len(removed.trace):
-            nodes = int(removed.trace[-1, 0])
-            forecast = forecast_gap([(int(at), lower, upper) for at, lower, upper in removed.trace.tolist()], nodes)
-            more = {"nodes": nodes} | ({} if forecast is None else {"gap_later": forecast.later})
         found = super().round_of(state)
-        return replace(found, upper=removed.bound, coreset_rows=len(removed.named), more=more)
+        return replace(found, upper=removed.bound, coreset_rows=len(removed.named), more=removed.describe_search())
 
     def warm_start_state(self, state: ClassesState, allowance: object) -> Mapping[str, NDArray[Any]]:
         """Nothing: the search starts from scratch."""
