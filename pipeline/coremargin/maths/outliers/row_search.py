@@ -99,6 +99,14 @@ class Proof:
         fields = ("rows", "weights", "paths", "numbers")
         return cls(*(Ragged(arrays[f"{name}_{one}"], arrays[f"{name}_{one}_ends"]) for one in fields))
 
+    def renumbered(self, places: Places) -> Proof:
+        """The same with its rows, of which row i is at ``places[i]`` (m,), as numbers of another set of rows."""
+        steps = self.paths.values
+        paths = np.where(steps < 0, ~places[np.maximum(~steps, 0)], places[np.maximum(steps, 0)])
+        return replace(
+            self, rows=replace(self.rows, values=places[self.rows.values]), paths=replace(self.paths, values=paths)
+        )
+
     def about(self, places: Places) -> tuple[Places, Proof]:
         """The rows that it names, of those at ``places`` (m,), increasing, and the proof in terms of these."""
         steps = np.where(self.paths.values < 0, ~self.paths.values, self.paths.values)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
@@ -42,6 +42,7 @@ from coremargin.problems.common.classes import (
     held_out_views,
 )
 from coremargin.problems.common.driver_rows import ClassRows, read_labelled_rows
+from coremargin.problems.common.removal import Removal
 from coremargin.problems.common.result import STOPPED
 from coremargin.problems.common.sample import SAMPLE_BYTES, SAMPLE_SHARE, sample_chunks
 from coremargin.problems.common.stages import Stages, plan_stages, scan_position
@@ -67,10 +68,11 @@ if TYPE_CHECKING:
     from coremargin.engine.memory_need import MemoryNeed
     from coremargin.formats.choices import KernelName, Loss
     from coremargin.formats.model_record import Known
+    from coremargin.maths.outliers.row_search import Proof
     from coremargin.problems.kernel.spec import KernelOptions, KernelSpec
 
 Array = NDArray[np.float64]
-Status = Literal["running", "certified", "stalled", "full", "inseparable", "converged"]
+Status = Literal["running", "certified", "stalled", "full", "inseparable", "converged", "unfinished"]
 STATUSES: tuple[Status, ...] = get_args(Status)
 
 #: Why a job ended without a proof.
@@ -191,6 +193,12 @@ class KernelState:
     confusion: NDArray[np.int64]
     undecided: NDArray[np.int64]
     known_values: Array | None = None
+    removal: Removal | None = None
+
+    @property
+    def removed(self) -> Removal:
+        """The rows that are removed, of a job with outliers."""
+        return cast("Removal", self.removal)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Plain arrays, exact: ``from_arrays`` gives the same bits back."""
@@ -199,7 +207,12 @@ class KernelState:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> KernelState:
         """Inverse of ``to_arrays``."""
-        makers = {"working_set": ClassRows.from_arrays, "newest": Machine.from_arrays, "best": Machine.from_arrays}
+        makers = {
+            "working_set": ClassRows.from_arrays,
+            "newest": Machine.from_arrays,
+            "best": Machine.from_arrays,
+            "removal": Removal.from_arrays,
+        }
         return cls(**state_from_arrays(cls, arrays, makers, STATUSES, may_lack=("rows_below", "known_values")))
 
 
@@ -209,7 +222,8 @@ class KernelResult:
 
     rows, duals (m, k): the coreset; offsets (k,). lowers, uppers (k,): of each column, about margins without a loss,
     else about values, NaN where nothing is known; lower, upper: of all columns together. undecided: rows whose
-    predicted class depends on rounding. final: the last scan was about these functions.
+    predicted class depends on rounding. final: the last scan was about these functions. outliers: ids of rows that are
+    left out; proof: of the upper bound then, by places of the rows.
     """
 
     status: Literal["certified", "not_separable", "stopped"]
@@ -224,6 +238,8 @@ class KernelResult:
     confusion: NDArray[np.int64]
     undecided: int
     final: bool
+    outliers: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    proof: Proof | None = None
 
     @property
     def lower(self) -> float | None:
@@ -242,7 +258,7 @@ class KernelMargin(BaseProblem[KernelState, KernelSummary]):
 
     kernels: they differ only in gamma. settings: the models. bound: of the decision values of all rows, with the hinge.
     memory_bytes: for the kernel matrices. folds, seed: of cross-validation, 0: none. names: of the members, one for
-    each setting, if several models are trained together.
+    each setting, if several models are trained together. removed: sorted ids of rows that are left out.
     """
 
     kernels: tuple[Kernel, ...]
@@ -258,6 +274,7 @@ class KernelMargin(BaseProblem[KernelState, KernelSummary]):
     sample_share: float = SAMPLE_SHARE
     sample_bytes: int = SAMPLE_BYTES
     names: tuple[str, ...] = ()
+    removed: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
 
     # The question
 
@@ -291,6 +308,7 @@ class KernelMargin(BaseProblem[KernelState, KernelSummary]):
             self.folds,
             self.seed,
             self.bound,
+            self.removed,
         )
 
     @cached_property
