@@ -45,9 +45,10 @@ def check_left_out(asked: Any, ids: np.ndarray, counting: int, rows: int, what: 
         most = most_left_out(asked, rows)
     except ValueError as error:
         return Check("outliers", ok=False, text=str(error))
-    if len(ids) <= most and len(np.unique(ids)) == len(ids) == counting:
+    if len(ids) <= most < rows and len(np.unique(ids)) == len(ids) == counting:
         return Check("outliers", ok=True, text=f"{len(ids):,} rows, at most {most:,}, {what}")
-    text = f"expected at most {most:,} rows that count, each once, found {len(ids):,}, {counting:,} of them"
+    text = f"expected at most {most:,} of the {rows:,} rows that count, each once, and a row that stays; found "
+    text += f"{len(ids):,}, {counting:,} of which count"
     return Check("outliers", ok=False, text=text)
 
 

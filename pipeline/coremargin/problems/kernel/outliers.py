@@ -148,7 +148,9 @@ class KernelWithOutliers(KernelMargin):
             groups = ((sides < 0) & self.intercept).astype(np.intp)
             signed = sides * weights / np.bincount(groups, weights)[groups]
             norm = squared_norm(kernel, own, signed, Lengths.from_points(own, signed[:, None]))
-            length = np.sqrt(max(0.0, norm[0]) + norm[1]) * (1 + WIDENED) + 16 * EPS * float(np.abs(signed).sum()) * reach
+            length = (
+                np.sqrt(max(0.0, norm[0]) + norm[1]) * (1 + WIDENED) + 16 * EPS * float(np.abs(signed).sum()) * reach
+            )
             return float(length) / (2.0 if self.intercept else 1.0)
 
         return HullFit(coordinates(matrix), signs, self.intercept, proven)

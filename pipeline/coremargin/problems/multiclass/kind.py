@@ -13,7 +13,7 @@ from coremargin.problems.common.messages import MARGIN, TRIMMED_MARGIN, VALUE, d
 from coremargin.problems.common.one_model import OneModel
 from coremargin.problems.job import TrainJob
 from coremargin.problems.outliers.kind import parse_outliers
-from coremargin.problems.outliers.messages import describe_outlook_briefly
+from coremargin.problems.outliers.messages import describe_search
 from coremargin.problems.soft.spec import COST, check_costs, check_without_loss, loss_parameters
 
 if TYPE_CHECKING:
@@ -182,8 +182,7 @@ class CrammerSingerKind(OneModel[CrammerSingerJob, "Margin", "Model"]):
 
     def describe_work(self, bounds: str, figures: Mapping[str, Any]) -> str:
         """The progress of the search for outliers, in one line."""
-        nodes = f"{figures['nodes']:,} nodes" if "nodes" in figures else "begins"
-        return "; ".join([f"search: {bounds}", nodes, *describe_outlook_briefly(figures), "Ctrl-C stops here"])
+        return describe_search(bounds, figures)
 
     def describe_reading(self, job: CrammerSingerJob) -> str:
         """The strategy's reads of the store."""
