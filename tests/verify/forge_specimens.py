@@ -276,6 +276,10 @@ KERNELS: dict[str, tuple[str, dict[str, Any]]] = {
     "kernel-hinge": ("noisy", {"kernel": "rbf", "gamma": 0.5, "loss": "hinge", "C": 0.5, "class_weight": [1.0, 2.0]}),
     "kernel-squared": ("noisy64", {"kernel": "rbf", "gamma": 0.3, "loss": "squared_hinge", "C": 0.7}),
     "kernel-hard": ("apart", {"kernel": "rbf", "gamma": 0.5}),
+    "kernel-outliers": ("wrong", {"kernel": "rbf", "gamma": 0.5, "outliers": 2, "epsilon": 1e-4}),
+    "kernel-outliers-origin": (
+        "wrong", {"kernel": "poly", "gamma": 1.0, "coef0": 1.0, "outliers": 3, "intercept": False, "epsilon": 1e-4},
+    ),
     "kernel-poly": ("noisy64", {"kernel": "poly", "gamma": 0.5, "degree": 2, "coef0": 1.0, "loss": "hinge"}),
     "kernel-classes": ("heap", {"kernel": "rbf", "gamma": 0.2, "loss": "hinge", "classes": "ovr"}),
     "kernel-sparse": ("heavy", {"kernel": "rbf", "gamma": 0.5, "loss": "hinge"}),
