@@ -463,8 +463,8 @@ def test_mutated_models_are_taken_only_where_they_are_true(specimens: Specimens,
         ("kernel-squared", 5),
         ("kernel-relative", 7),
         ("kernel-relative-classes", 3),
-        ("kernel-outliers", 6),
-        ("kernel-outliers-origin", 4),
+        ("kernel-outliers", 2),
+        ("kernel-outliers-origin", 2),
     ],
 )
 def test_thousands_of_them_are(specimens: Specimens, tmp_path: Path, name: str, seeds: int) -> None:

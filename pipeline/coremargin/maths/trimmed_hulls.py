@@ -40,13 +40,15 @@ def coordinates(matrix: Array) -> Array:
 class HullFit:
     """Hyperplanes between rows x (n, q) with signs (n,); proven: the margin that weights of rows at some places prove.
 
-    Every class must have more rows than are removed.
+    floor: margins up to this one may be rounding errors of ``proven``. Every class must have more rows than are
+    removed.
     """
 
     x: Array
     signs: NDArray[np.int8]
     intercept: bool
     proven: Callable[[Places, Array], float]
+    floor: float = 0.0
 
     @cached_property
     def rows(self) -> SearchRows:
@@ -57,7 +59,7 @@ class HullFit:
     def nothing(self) -> float:
         """Margins up to this one are none, as far as float64 resolves."""
         radius = float(np.sqrt(np.einsum("ij,ij->i", self.x, self.x).max()))
-        return resolution(2.0 * radius, *self.x.shape)
+        return max(self.floor, resolution(2.0 * radius, *self.x.shape))
 
     @property
     def dimension(self) -> int:

@@ -12,6 +12,7 @@ of a certificate prove is computed from kernel values, and rounded up.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,11 @@ Ids = NDArray[np.int64]
 
 #: Shares of epsilon that the margin of the chosen rows, and the search, may leave.
 SETTLED, SEARCHED = 0.25, 0.5
+#: Why a job ended without a proof, where other kernel machines end for another reason.
+_REASONS = {
+    "unfinished": UNFINISHED,
+    "inseparable": "no rows were found without which the others are separable; leave out more rows, or give a loss",
+}
 #: Rows that the k with the lowest margins are chosen of while stages bring rows: choosing takes their cube.
 CHOSEN_OF = 500
 
@@ -143,17 +149,19 @@ class KernelWithOutliers(KernelMargin):
         longest = float(self.source.scalars().max_norm.max())
         reach = float(largest_norms(self.kernels, longest)[0])
 
-        def proven(used: Places, weights: Array) -> float:
+        def norm_of(used: Places, weights: Array) -> tuple[float, float]:
             own, sides = points.take(places[used]), signs[used]
             groups = ((sides < 0) & self.intercept).astype(np.intp)
             signed = sides * weights / np.bincount(groups, weights)[groups]
-            norm = squared_norm(kernel, own, signed, Lengths.from_points(own, signed[:, None]))
-            length = (
-                np.sqrt(max(0.0, norm[0]) + norm[1]) * (1 + WIDENED) + 16 * EPS * float(np.abs(signed).sum()) * reach
-            )
-            return float(length) / (2.0 if self.intercept else 1.0)
+            return squared_norm(kernel, own, signed, Lengths.from_points(own, signed[:, None]))
 
-        return HullFit(coordinates(matrix), signs, self.intercept, proven)
+        def proven(used: Places, weights: Array) -> float:
+            norm = norm_of(used, weights)
+            length = math.sqrt(max(0.0, norm[0]) + norm[1]) * (1 + WIDENED) + 32 * EPS * reach
+            return length / (2.0 if self.intercept else 1.0)
+
+        error = norm_of(np.arange(len(places)), np.ones(len(places)))[1]
+        return HullFit(coordinates(matrix), signs, self.intercept, proven, 4.0 * math.sqrt(error))
 
     # The search
 
@@ -196,8 +204,9 @@ class KernelWithOutliers(KernelMargin):
             return replace(state, status="certified")
         better = -found.reached > max(0.0, self._margin(state) * (1.0 + SETTLED * self.epsilon))
         if better and not np.array_equal(ids, state.removed.ids):
-            solved = self._solve_without(state, ids, self._tolerances(state, rough=False))
-            return replace(solved, status="stalled") if solved.status == "inseparable" else solved
+            return self._solve_without(state, ids, self._tolerances(state, rough=False))
+        if not -found.reached > 0:
+            return replace(state, status="inseparable")
         return replace(state, status="stalled" if found.complete else "unfinished")
 
     # Results
@@ -216,7 +225,7 @@ class KernelWithOutliers(KernelMargin):
         return replace(
             found,
             status="certified" if state.status == "certified" else "stopped",
-            reason=UNFINISHED if state.status == "unfinished" else found.reason,
+            reason=_REASONS.get(state.status, found.reason),
             rows=rows,
             duals=np.concatenate([found.duals, np.zeros((len(missing), 1))]),
             uppers=np.array([removed.bound if known and np.isfinite(removed.bound) else np.nan]),
