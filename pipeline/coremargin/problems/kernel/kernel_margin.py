@@ -42,7 +42,6 @@ from coremargin.problems.common.classes import (
     held_out_views,
 )
 from coremargin.problems.common.driver_rows import ClassRows, read_labelled_rows
-from coremargin.problems.common.removal import Removal
 from coremargin.problems.common.result import STOPPED
 from coremargin.problems.common.sample import SAMPLE_BYTES, SAMPLE_SHARE, sample_chunks
 from coremargin.problems.common.stages import Stages, plan_stages, scan_position
@@ -62,6 +61,7 @@ from coremargin.problems.kernel.columns import Columns, Setting, class_costs, co
 from coremargin.problems.kernel.probe import KernelProbe, KernelSummary
 from coremargin.problems.kernel.spec import HELP, OWN, KernelFleetJob
 from coremargin.problems.kernel.working_set import Capacity, select_candidates
+from coremargin.problems.outliers.removal import Removal
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source

@@ -124,9 +124,9 @@ class KernelKind(WorkingSetMessages, OneModel[KernelJob, "KernelMargin", "Kernel
 
     def problem(self, job: KernelJob, source: Source) -> KernelMargin:
         """The problem on these rows, by the strategy of the job, or without outliers."""
-        from coremargin.problems.common.removal import count_left_out
         from coremargin.problems.kernel.outliers import with_outliers
         from coremargin.problems.kernel.published import PublishedKernelMargin
+        from coremargin.problems.outliers.removal import count_left_out
 
         found = super().problem(job, source)
         if job.outliers is not None and (left_out := count_left_out(source, job.outliers)):

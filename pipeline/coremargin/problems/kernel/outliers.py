@@ -26,9 +26,9 @@ from coremargin.maths.margin import is_certified
 from coremargin.maths.outliers.row_search import NEAR, search_rows
 from coremargin.maths.trimmed_hulls import HullFit, coordinates
 from coremargin.problems.common.driver_rows import ClassRows, thin_by_class
-from coremargin.problems.common.removal import UNFINISHED, Removal, check_class_stays
 from coremargin.problems.kernel.bounds import EPS, WIDENED, squared_norm
 from coremargin.problems.kernel.kernel_margin import KernelMargin, Machine, largest_norms
+from coremargin.problems.outliers.removal import UNFINISHED, Removal, check_class_stays
 
 if TYPE_CHECKING:
     from coremargin.engine.problem import Round

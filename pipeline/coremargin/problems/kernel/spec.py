@@ -242,7 +242,7 @@ class KernelJob(KernelSpec, frozen=True, kw_only=True):
             )
 
     def _check_outliers(self, outliers: int | str) -> None:
-        from coremargin.problems.common.removal import check_one_count
+        from coremargin.problems.outliers.removal import check_one_count
 
         check_one_count(outliers)
         for name, default in (("loss", None), ("classes", None), ("strategy", "fast")):

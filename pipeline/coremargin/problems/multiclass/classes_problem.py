@@ -21,7 +21,6 @@ from coremargin.maths.stopping import may_stop
 from coremargin.problems.common.classes import class_codes, class_index
 from coremargin.problems.common.driver_rows import ClassRows, read_labelled_rows
 from coremargin.problems.common.map_rounding import widen_margin_bounds
-from coremargin.problems.common.removal import Removal
 from coremargin.problems.common.result import STOPPED
 from coremargin.problems.common.sample import SAMPLE_BYTES, SAMPLE_SHARE, sample_chunks
 from coremargin.problems.common.sizes import row_bytes
@@ -29,6 +28,7 @@ from coremargin.problems.common.state_arrays import part_from_arrays, state_from
 from coremargin.problems.common.warm_start import AppendedRows, RowFetcher, appended_to_last_chunk
 from coremargin.problems.common.zone import REASONS, Zone, has_moved
 from coremargin.problems.multiclass.probe import ClassesProbe, ClassesSummary
+from coremargin.problems.outliers.removal import Removal
 from coremargin.spec import format_size
 
 if TYPE_CHECKING:

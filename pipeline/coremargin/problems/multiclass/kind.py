@@ -71,7 +71,7 @@ class CrammerSingerJob(TrainJob, frozen=True, kw_only=True):
             self._check_outliers()
 
     def _check_outliers(self) -> None:
-        from coremargin.problems.common.removal import check_one_count
+        from coremargin.problems.outliers.removal import check_one_count
 
         check_one_count(self.outliers or 0)
         for name, default in (("loss", None), ("strategy", "fast")):
@@ -110,10 +110,10 @@ class CrammerSingerKind(OneModel[CrammerSingerJob, "Margin", "Model"]):
     def problem(self, job: CrammerSingerJob, source: Source) -> Margin:
         """The hard margin or, with a loss, the soft margin."""
         from coremargin.engine.plan import plan_blocks
-        from coremargin.problems.common.removal import count_left_out
         from coremargin.problems.multiclass.crammer_singer import CrammerSinger
         from coremargin.problems.multiclass.kesler import KeslerMargin
         from coremargin.problems.multiclass.outliers import with_outliers
+        from coremargin.problems.outliers.removal import count_left_out
 
         if job.loss is None:
             found = KeslerMargin(

@@ -24,8 +24,8 @@ from coremargin.maths.margin import is_certified
 from coremargin.maths.outliers.row_search import NEAR, reached_score, search_rows
 from coremargin.maths.trimmed_kesler import KeslerFit
 from coremargin.problems.common.driver_rows import ClassRows, isin_ids, thin_by_class
-from coremargin.problems.common.removal import UNFINISHED, Removal, check_class_stays
 from coremargin.problems.multiclass.kesler import KeslerMargin
+from coremargin.problems.outliers.removal import UNFINISHED, Removal, check_class_stays
 
 if TYPE_CHECKING:
     from coremargin.engine.problem import Round
