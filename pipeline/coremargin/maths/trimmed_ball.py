@@ -54,7 +54,7 @@ class BallFit:
     @property
     def dimension(self) -> int:
         """As many rows as a ball touches at most."""
-        return self.rows.shape[1] + 1
+        return int(self.rows.shape[1]) + 1
 
     def scores(self, centre: Array) -> Array:
         """Distances (n,), rounded up."""

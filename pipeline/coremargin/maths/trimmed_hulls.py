@@ -64,7 +64,7 @@ class HullFit:
     @property
     def dimension(self) -> int:
         """As many rows as may carry a margin."""
-        return self.x.shape[1] + 1
+        return int(self.x.shape[1]) + 1
 
     def start(self, k: int) -> Hyperplane:
         """A good hyperplane for all rows but k."""

@@ -65,7 +65,7 @@ class KeslerFit:
     @property
     def dimension(self) -> int:
         """As many rows as may carry a margin."""
-        return self.classes * self.span.flat.shape[1]
+        return self.classes * int(self.span.flat.shape[1])
 
     def scores(self, at: Array) -> Array:
         """Minus the margins (n,) of a hypothesis of length 1; of none, the worst score that there is."""

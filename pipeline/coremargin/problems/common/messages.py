@@ -184,8 +184,8 @@ class TrimmedMarginClaims(MarginClaims):
 
 def describe_left_out(model: SingleModel) -> str:
     """All rows but those that are left out, by number."""
-    ids = [] if model.outlier_ids is None else model.outlier_ids
-    if not len(ids):
+    ids = model.outlier_ids
+    if ids is None or not len(ids):
         return f"all {model.rows:,} rows, none of which had to be left out"
     return f"all {model.rows:,} rows but {len(ids):,} (rows {list_rows(ids)})"
 

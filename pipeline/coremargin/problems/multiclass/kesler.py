@@ -75,7 +75,8 @@ class KeslerMargin(ClassesProblem):
         """The chunks that ``start`` reads: the first one that has labels for an algorithm of the paper."""
         if self.strategy == "fast":
             return super().sample_chunks
-        return np.flatnonzero(self.source.scalars().counts[:, list(self.codes)].any(axis=1))[:1].tolist()
+        labelled = self.source.scalars().counts[:, list(self.codes)].any(axis=1)
+        return [int(chunk) for chunk in np.flatnonzero(labelled)[:1]]
 
     @property
     def eager(self) -> bool:

@@ -130,11 +130,10 @@ class ClassesProbe:
     def narrow(self, block: Block) -> ClassesProbe:
         """The probe with the ids of one block only."""
         first, stop = np.array([block.chunks[0], block.chunks[-1] + 1]) * self.chunk_rows
-        mine = {
-            name: ids[np.searchsorted(ids, first) : np.searchsorted(ids, stop)]
-            for name, ids in (("known", self.known), ("removed", self.removed))
-        }
-        return replace(self, **mine)
+        known, removed = (
+            ids[np.searchsorted(ids, first) : np.searchsorted(ids, stop)] for ids in (self.known, self.removed)
+        )
+        return replace(self, known=known, removed=removed)
 
     def empty(self) -> ClassesSummary:
         """The summary of no rows."""
