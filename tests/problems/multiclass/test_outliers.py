@@ -18,6 +18,7 @@ from coremargin.maths.outliers import row_search
 from coremargin.maths.outliers.row_search import search_rows
 from coremargin.maths.trimmed_kesler import KeslerFit
 from coremargin.problems.multiclass.outliers import KeslerWithOutliers
+from coremargin.problems.outliers.outlier_table import outlier_table
 from kesler_vectors import kesler_vectors
 
 if TYPE_CHECKING:
@@ -181,6 +182,8 @@ def test_models_are_verified_and_say_which_rows_they_leave_out(tmp_path: Path) -
     assert plain.status == "not_separable"
     assert plain.outlier_ids is not None
     assert len(plain.outlier_ids) == 0
+    with pytest.raises(UsageError, match="show MODEL` names them"):
+        outlier_table(model)
     again = coremargin.retrain(tmp_path / "a.model", store, out=tmp_path / "b.model")
     assert again.certificate.lower == model.certificate.lower
 

@@ -186,7 +186,7 @@ def describe_left_out(model: SingleModel) -> str:
     """All rows but those that are left out, by number."""
     ids = model.outlier_ids
     if ids is None or not len(ids):
-        return f"all {model.rows:,} rows, none of which had to be left out"
+        return f"all {model.rows:,} rows"
     return f"all {model.rows:,} rows but {len(ids):,} (rows {list_rows(ids)})"
 
 

@@ -197,7 +197,8 @@ class KernelKind(WorkingSetMessages, OneModel[KernelJob, "KernelMargin", "Kernel
         """The kernel matrix."""
         model, rows = cast("KernelModel", outcome.model), outcome.run["working_set_rows"]
         carriers = model.certificate.coreset_rows
-        return "working set", f"the kernel matrix of {rows:,} rows; {carriers:,} of them carry the functions"
+        carried = "functions" if model.outlier_ids is None else "function and the proof"
+        return "working set", f"the kernel matrix of {rows:,} rows; {carriers:,} of them carry the {carried}"
 
     def describe(self, path: str | Path, model: KernelModel, made: Sequence[tuple[str, str]]) -> list[str]:
         """The kernel, the classes, and the margin or the value."""
