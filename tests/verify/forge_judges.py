@@ -13,7 +13,18 @@ import numpy as np
 import forge_solve
 from forge_ball import BallJudge, KernelBallJudge, SoftBallJudge
 from forge_ellipsoid import EllipsoidJudge, SoftEllipsoidJudge
-from forge_judge import Judge, coreset_x, facts, fold, margin_status, same, scaled, scaling_lies, value_status
+from forge_judge import (
+    Judge,
+    coreset_x,
+    counts_asked,
+    facts,
+    fold,
+    margin_status,
+    same,
+    scaled,
+    scaling_lies,
+    value_status,
+)
 
 if TYPE_CHECKING:
     from forge_specimens import Arrays, Record, Rows, Specimen
@@ -55,6 +66,18 @@ class SeveralJudge:
             self.planes.append((V[:, :-1], constant * V[:, -1]))
         V = np.array(arrays["hypothesis"])
         self.planes.append((V[:, :-1], record["constant"] * V[:, -1]))
+        if "outliers" in record["parameters"]:
+            self.planes += self._trimmed(X[kept], y[kept], classes)
+
+    def _trimmed(self, X: np.ndarray, y: np.ndarray, classes: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """The best hypotheses without one to five of the rows that a soft margin puts deepest on the wrong side."""
+        for constant in (self._constant(X), 0.0):
+            soft = forge_solve.cheapest_of_classes(X, y, np.ones(len(X)), constant)
+            order = np.argsort(self._leads(soft, X, y, constant))
+            for most in range(1, 6):
+                mine = np.sort(order[most:])
+                V = forge_solve.widest_of_classes(X[mine], y[mine], classes, constant)
+                yield V[:, :-1], constant * V[:, -1]
 
     def _constant(self, X: np.ndarray) -> float:
         longest = float(np.linalg.norm(X, axis=1).max())
@@ -92,12 +115,20 @@ class SeveralJudge:
             best = min(self._value(V, X, y, price, constant) for V in lifted)
             return [*found, *value_status(record, self._value(V, X, y, price, constant), best)]
         tiny = 1e-12 * (float(np.linalg.norm(X, axis=1).max()) + constant)
+        best = max((self._margin(V, X, y, constant, self._most(asked)) for V in lifted if V.any()), default=-np.inf)
+        ids = arrays.get("outliers_ids", np.zeros(0, np.int64))
+        if len(set(ids.tolist())) < len(ids) or len(ids) > self._most(asked) or not (y[ids] >= 0).all():
+            return [*found, f"rows {ids} are left out, of at most {self._most(asked)} that count"]
+        y[ids] = -1
         if record["certificate"]["lower"] is not None:
             lowest = self._margin(V, X, y, constant)
             if abs(np.linalg.norm(V) - 1) > 1e-8 or record["certificate"]["lower"] > lowest + 1e-9 * abs(lowest) + tiny:
                 found.append(f"lower {record['certificate']['lower']}, a row has {lowest}, |V| = {np.linalg.norm(V)}")
-        best = max((self._margin(V, X, y, constant) for V in lifted if V.any()), default=-np.inf)
         return [*found, *margin_status(record, best, tiny)]
+
+    def _most(self, asked: Record) -> int:
+        """How many rows may be left out."""
+        return counts_asked(asked["outliers"])[0] if "outliers" in asked else 0
 
     def _leads(self, V: np.ndarray, X: np.ndarray, y: np.ndarray, constant: float) -> np.ndarray:
         """How far the class of each row that counts is ahead of the best of the others."""
@@ -107,8 +138,9 @@ class SeveralJudge:
         scores[np.arange(len(own)), own] = -np.inf
         return np.asarray(mine - scores.max(axis=1))
 
-    def _margin(self, V: np.ndarray, X: np.ndarray, y: np.ndarray, constant: float) -> float:
-        return float(self._leads(V, X, y, constant).min()) / float(np.linalg.norm(V) or 1.0)
+    def _margin(self, V: np.ndarray, X: np.ndarray, y: np.ndarray, constant: float, most: int = 0) -> float:
+        """The margin of all rows but the ``most`` with the lowest."""
+        return float(np.sort(self._leads(V, X, y, constant))[most]) / float(np.linalg.norm(V) or 1.0)
 
     def _value(self, V: np.ndarray, X: np.ndarray, y: np.ndarray, price: np.ndarray, constant: float) -> float:
         loss = np.maximum(0.0, 1 - self._leads(V, X, y, constant))

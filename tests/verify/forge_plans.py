@@ -186,7 +186,7 @@ def other_constant(rng: np.random.Generator, draft: Draft) -> str:
         if name in draft.arrays:
             draft.arrays[name][:, -1] /= factor
     if rng.integers(2):
-        size = float(np.linalg.norm(draft.arrays["hypothesis"]))
+        size = float(np.linalg.norm(draft.arrays["hypothesis"])) or 1.0
         draft.arrays["hypothesis"] /= size
         draft.bound(*(None if draft.claims[key] is None else draft.claims[key] / size for key in ("lower", "upper")))
     return f"constant times {factor}"
@@ -227,9 +227,9 @@ def other_question(rng: np.random.Generator, draft: Draft) -> str:
 
 def unproven(rng: np.random.Generator, draft: Draft) -> str:
     """Outliers without all of their proof, and other bounds."""
-    if "outliers_k" not in draft.arrays:
-        return one_bound(rng, draft)
     names = [name for name in draft.arrays if "proof" in name]
+    if not names:
+        return one_bound(rng, draft)
     gone = names if rng.integers(2) else [str(rng.choice(names))]
     for name in gone:
         del draft.arrays[name]

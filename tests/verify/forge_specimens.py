@@ -179,6 +179,14 @@ def _store(folder: Path, kind: str) -> Rows:
         for row in (4, 11, 15):
             labels[row] = "yes" if labels[row] == "no" else "no"
         return write_store(path, X, labels)
+    if kind == "wrong-corners":
+        X, labels = _three(16, 30, 0.3)
+        for row in (4, 11, 21):
+            labels[row] = labels[row] % 3 + 1
+        labels[7] = None
+        return write_store(
+            path, X, labels, weights=np.random.default_rng(16).choice([0.0, 1.0, 2.0], 30, p=[0.1, 0.6, 0.3])
+        )
     three = {"corners": (9, 30, 0.3), "heap": (10, 45, 1.2), "three-stages": (15, 400, 1.2)}[kind]
     return write_store(path, *_three(*three), **({"chunk_rows": 20} if kind == "three-stages" else {}))
 
@@ -224,6 +232,11 @@ ASKED: dict[str, tuple[str, dict[str, Any]]] = {
     "classes-origin": ("corners", {"classes": "crammer-singer", "intercept": False}),
     "classes-overlap": ("heap", {"classes": "crammer-singer"}),
     "classes-hinge": ("heap", {"classes": "crammer-singer", "loss": "hinge", "class_weight": "balanced"}),
+    "classes-outliers": ("wrong-corners", {"classes": "crammer-singer", "outliers": 3, "epsilon": 1e-6}),
+    "classes-outliers-none": ("wrong-corners", {"classes": "crammer-singer", "outliers": 1}),
+    "classes-outliers-origin": (
+        "wrong-corners", {"classes": "crammer-singer", "outliers": 4, "intercept": False, "epsilon": 0.01},
+    ),
     "fleet": ("heap", {"classes": "ovr", "loss": "hinge", "C": [0.1, 1.0]}),
     "fleet-folds": ("heap", {"classes": "ovr", "loss": "squared_hinge", "C": [0.5], "folds": 2}),
     "fleet-hard": ("corners", {"classes": "ovr"}),
@@ -263,6 +276,10 @@ KERNELS: dict[str, tuple[str, dict[str, Any]]] = {
     "kernel-hinge": ("noisy", {"kernel": "rbf", "gamma": 0.5, "loss": "hinge", "C": 0.5, "class_weight": [1.0, 2.0]}),
     "kernel-squared": ("noisy64", {"kernel": "rbf", "gamma": 0.3, "loss": "squared_hinge", "C": 0.7}),
     "kernel-hard": ("apart", {"kernel": "rbf", "gamma": 0.5}),
+    "kernel-outliers": ("wrong", {"kernel": "rbf", "gamma": 0.5, "outliers": 2, "epsilon": 1e-4}),
+    "kernel-outliers-origin": (
+        "wrong", {"kernel": "poly", "gamma": 1.0, "coef0": 1.0, "outliers": 3, "intercept": False, "epsilon": 1e-4},
+    ),
     "kernel-poly": ("noisy64", {"kernel": "poly", "gamma": 0.5, "degree": 2, "coef0": 1.0, "loss": "hinge"}),
     "kernel-classes": ("heap", {"kernel": "rbf", "gamma": 0.2, "loss": "hinge", "classes": "ovr"}),
     "kernel-sparse": ("heavy", {"kernel": "rbf", "gamma": 0.5, "loss": "hinge"}),
@@ -295,6 +312,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "sparse": ("sparse-hard", "sparse-hinge", "sparse-standard", "sparse-classes"),
     "outliers": ("outliers", "outliers-one", "outliers-none"),
     "several": ("classes", "classes-origin", "classes-overlap", "classes-hinge"),
+    "several-outliers": ("classes-outliers", "classes-outliers-none", "classes-outliers-origin"),
     "fleet": ("fleet", "fleet-folds", "fleet-hard", "fleet-stages"),
     "pair": ("pair", "pair-folds"),
     "ball": ("ball", "ball-class", "ball-sparse"),

@@ -28,7 +28,7 @@ from coremargin.models.decision import PlaneScorer
 from coremargin.models.model import Model
 from coremargin.verify.examine import examine
 from coremargin.verify.hard_margin import HardScan
-from coremargin.verify.outliers import check_leaf
+from coremargin.verify.removal import check_leaf
 from coremargin.verify.rows import Rows
 from coremargin.verify.sums import row_lengths, true_lengths
 from coremargin.verify.written import read_sums

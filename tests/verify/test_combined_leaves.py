@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from coremargin.maths.outliers.search import solve_in_memory
-from coremargin.verify.outliers import check_leaf
+from coremargin.verify.removal import check_leaf
 from outlier_loop import noisy
 
 K = 10

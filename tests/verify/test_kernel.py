@@ -5,6 +5,7 @@ The judge knows the definitions only: kernel values by differences in long doubl
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from functools import partial
@@ -14,6 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.random import Generator
+from scipy.optimize import nnls
+from sklearn.metrics.pairwise import pairwise_kernels
+from sklearn.svm import SVC
 
 import coremargin
 from coremargin.verify.examine import examine
@@ -73,7 +77,9 @@ CLAIMS: dict[str, Callable[[Record], None]] = {
 }
 
 
-@pytest.mark.parametrize("name", ["kernel-hinge", "kernel-hard", "kernel-classes", "kernel-relative"])
+@pytest.mark.parametrize(
+    "name", ["kernel-hinge", "kernel-hard", "kernel-classes", "kernel-relative", "kernel-outliers"]
+)
 @pytest.mark.parametrize("claim", CLAIMS)
 def test_no_other_claim_is_taken(specimens: Specimens, tmp_path: Path, name: str, claim: str) -> None:
     """Of the record."""
@@ -293,12 +299,21 @@ def _true(record: Record, arrays: Arrays, rows: Rows) -> bool:
     labels = [label for label, known in zip(rows.labels, mine, strict=True) if known]
     signs = _signs(record, np.array([record["classes"].index(label) for label in labels]))
     margins = signs * (_judged_values(record, arrays, x) + arrays["offsets"])
+    if "outliers" in record["parameters"]:
+        ids = arrays["outliers_ids"]
+        if len(set(ids.tolist())) < len(ids) or len(ids) > record["parameters"]["outliers"] or not mine[ids].all():
+            return False
+        margins = margins[~np.isin(np.flatnonzero(mine), ids)]
     weights = _signs(record, arrays["coreset_classes"]) * arrays["duals"]
     square = (weights * _judged_values(record, arrays, arrays["coreset_x"])).sum(axis=0)
     asked, claims = record["parameters"], record["certificate"]
     if "loss" not in asked:
         value, dual = 0.5 * square / margins.min(axis=0) ** 2, arrays["duals"].sum(axis=0) - 0.5 * square
-        lower, upper = math.sqrt(0.5 / value.max()), math.sqrt(0.5 / dual.max())
+        lower = math.sqrt(0.5 / value.max())
+        if "outliers" in asked:
+            best = _largest_without(record, rows)
+            return bool(claims["lower"] <= lower * (1 + 1e-12) and claims["upper"] >= best * (1 - 1e-9))
+        upper = math.sqrt(0.5 / dual.max())
         return bool(claims["lower"] <= lower * (1 + 1e-12) and claims["upper"] >= upper * (1 - 1e-12))
     weight = asked["class_weight"] or [1.0, 1.0]
     costs = asked["C"] * np.where(signs > 0, weight[1], weight[0]) * rows.weighed[mine][:, None]
@@ -318,14 +333,89 @@ def _true(record: Record, arrays: Arrays, rows: Rows) -> bool:
     return claims["lower"] <= lower * (1 + 1e-12) and claims["upper"] >= upper * (1 - 1e-12)
 
 
+_REACHED: dict[str, float] = {}
+
+
+def _largest_without(record: Record, rows: Rows) -> float:
+    """A margin that scikit-learn's SVC reaches without some choice of so many rows, of all choices."""
+    kernel, most, key = record["kernel"], record["parameters"]["outliers"], repr((record["kernel"], rows.path))
+    key += repr((record["parameters"]["outliers"], record["parameters"]["intercept"]))
+    if key not in _REACHED:
+        matrix = pairwise_kernels(rows.X, metric=kernel["name"], **{k: v for k, v in kernel.items() if k != "name"})
+        side, best = np.where(np.array(rows.labels) == record["classes"][1], 1.0, -1.0), 0.0
+        for away in itertools.combinations(range(len(side)), most):
+            stay = np.setdiff1d(np.arange(len(side)), away)
+            inner = matrix[np.ix_(stay, stay)]
+            if record["parameters"]["intercept"]:
+                found = SVC(kernel="precomputed", C=1e8, tol=1e-6, max_iter=20_000).fit(inner, side[stay])
+                weights = np.zeros(len(stay))
+                weights[found.support_] = found.dual_coef_[0]
+                values = inner @ weights + found.intercept_[0]
+            else:
+                signed = side[stay][:, None] * inner * side[stay]
+                factor = np.linalg.cholesky(signed + 1e-12 * np.trace(signed) * np.eye(len(stay)))
+                weights = side[stay] * nnls(factor.T, np.linalg.solve(factor, np.ones(len(stay))))[0]
+                values = inner @ weights
+            length = float(weights @ inner @ weights)
+            best = max(best, float((side[stay] * values).min()) / math.sqrt(length) if length > 0 else 0.0)
+        _REACHED[key] = best
+    return _REACHED[key]
+
+
+OUTLIERS: dict[str, Callable[[Arrays], None]] = {
+    "none left out": lambda arrays: arrays.update(outliers_ids=arrays["outliers_ids"][:0]),
+    "one twice": lambda arrays: arrays.update(outliers_ids=arrays["outliers_ids"][[0, 0]]),
+    "others left out": lambda arrays: arrays.update(outliers_ids=(arrays["outliers_ids"] + 1) % 20),
+    "no leaves": lambda arrays: arrays.update(
+        {f"proof_{name}": arrays[f"proof_{name}"][:0] for name in ("paths", "paths_ends", "numbers", "numbers_ends")}
+    ),
+    "no certificate": lambda arrays: arrays.update(proof_numbers=arrays["proof_numbers"] + 100),
+    "one certificate": lambda arrays: arrays.update(proof_numbers=0 * arrays["proof_numbers"]),
+    "weights of nothing": lambda arrays: arrays.update(proof_weights=0 * arrays["proof_weights"]),
+    "half of the weights": lambda arrays: arrays.update(proof_weights=arrays["proof_weights"] / 2),
+    "weights below 0": lambda arrays: arrays.update(proof_weights=-arrays["proof_weights"]),
+    "other rows": lambda arrays: arrays.update(proof_rows=arrays["proof_rows"][::-1].copy()),
+}
+
+
+@pytest.mark.parametrize("name", ["kernel-outliers", "kernel-outliers-origin"])
+@pytest.mark.parametrize("what", OUTLIERS)
+def test_no_other_rows_are_left_out_and_no_other_proof_is_taken(
+    specimens: Specimens, tmp_path: Path, name: str, what: str
+) -> None:
+    """Of a margin with outliers."""
+    assert refused(specimens[name], tmp_path / "m", None, OUTLIERS[what])
+
+
+def test_more_rows_may_not_be_left_out_than_the_proof_is_about(specimens: Specimens, tmp_path: Path) -> None:
+    """Nor all rows; fewer may, as far as the model leaves out no more."""
+    specimen = specimens["kernel-outliers"]
+    for most in (3, 1, 20, "50%", "2..3", 10**15):
+        assert refused(specimen, tmp_path / str(most), entry("parameters.outliers", most)), most
+    assert not refused(specimen, tmp_path / "same", entry("parameters.outliers", "10%"))
+    assert refused(specimens["kernel-hard"], tmp_path / "plain", entry("parameters.outliers", 2))
+
+
+def _mutated_removal(rng: Generator, arrays: Arrays) -> None:
+    """One number of the proof, or of the rows that are left out, is another one."""
+    names = [name for name in arrays if name.startswith("proof_") or name == "outliers_ids"]
+    name = str(rng.choice(names))
+    if arrays[name].dtype.kind == "f":
+        arrays[name][rng.integers(len(arrays[name]))] *= float(rng.choice([1 + 1e-9, 1.01, 0.9, 0.0, -1.0, 1e300]))
+    elif len(arrays[name]):
+        arrays[name][rng.integers(len(arrays[name]))] += int(rng.choice([-21, -2, -1, 1, 2, 10**12]))
+
+
 def _mutated(rng: Generator, record: Record, arrays: Arrays) -> None:
     """One number somewhere is another one: by a little, by much, or by its sign."""
     factor = float(rng.choice([1 + 1e-6, 1 - 1e-6, 1.01, 0.99, 2.0, 0.0, -1.0]))
     if rng.random() < 0.4:
         places = [
             (record["certificate"], "lower"), (record["certificate"], "upper"), (record["kernel"], "gamma"),
-            (record["parameters"], "C"), (record["certificate"], "radius"),
+            (record["certificate"], "radius"),
         ]  # fmt: skip
+        if "C" in record["parameters"]:
+            places.append((record["parameters"], "C"))
         if "relative_margin" in record["parameters"]:
             places.append((record["parameters"], "relative_margin"))
         where, name = places[int(rng.integers(len(places)))]
@@ -347,7 +437,10 @@ def _attack(specimen: Specimen, folder: Path, seed: int, count: int) -> int:
         record, arrays = dict(specimen.record), specimen.arrays()
         record = {**record, **{name: dict(record[name]) for name in ("certificate", "kernel", "parameters")}}
         arrays = {name: values.copy() for name, values in arrays.items()}
-        _mutated(rng, record, arrays)
+        if "outliers" in record["parameters"] and rng.random() < 0.6:
+            _mutated_removal(rng, arrays)
+        else:
+            _mutated(rng, record, arrays)
         place = folder / str(k)
         if not refused(specimen, place, partial(_replaced, record), partial(_replaced, arrays)):
             taken += 1
@@ -355,7 +448,7 @@ def _attack(specimen: Specimen, folder: Path, seed: int, count: int) -> int:
     return taken
 
 
-@pytest.mark.parametrize("name", ["kernel-hinge", "kernel-squared", "kernel-relative"])
+@pytest.mark.parametrize("name", ["kernel-hinge", "kernel-squared", "kernel-relative", "kernel-outliers"])
 def test_mutated_models_are_taken_only_where_they_are_true(specimens: Specimens, tmp_path: Path, name: str) -> None:
     """Some are: a bound that claims less, a weight that changed by less than rounding."""
     taken = _attack(specimens[name], tmp_path, 0, 60)
@@ -365,7 +458,14 @@ def test_mutated_models_are_taken_only_where_they_are_true(specimens: Specimens,
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "seeds"),
-    [("kernel-hinge", 5), ("kernel-squared", 5), ("kernel-relative", 7), ("kernel-relative-classes", 3)],
+    [
+        ("kernel-hinge", 5),
+        ("kernel-squared", 5),
+        ("kernel-relative", 7),
+        ("kernel-relative-classes", 3),
+        ("kernel-outliers", 2),
+        ("kernel-outliers-origin", 2),
+    ],
 )
 def test_thousands_of_them_are(specimens: Specimens, tmp_path: Path, name: str, seeds: int) -> None:
     """The same, 1,000 for each seed: 10,000 of relative margins."""

@@ -11,7 +11,7 @@ from msgspec import UNSET, UnsetType
 from coremargin.formats.model_arrays import Numbers, Schema, demand
 from coremargin.formats.model_record import Count, Label, ModelRecord, Parameters, Word
 from coremargin.formats.one_class import check_only
-from coremargin.formats.outliers import check_ends
+from coremargin.formats.outliers import check_proof, removal_schema
 
 
 class OneClassParameters(Parameters, frozen=True, kw_only=True):
@@ -64,27 +64,13 @@ class Ball(OneClass, frozen=True, kw_only=True, tag_field="problem", tag="ball")
         """The same with the centre."""
         numbers: Schema = {"centre": Numbers("f8", (self.width,))}
         if self.parameters.outliers is not UNSET:
-            numbers["outliers_ids"] = Numbers("i8", ("outliers",))
-            numbers |= _PROOF if names & _PROOF.keys() else {}
+            numbers |= removal_schema(names)
         return super().schema(names) | numbers
 
     def check_values(self, arrays: Mapping[str, np.ndarray], place: str) -> None:
         """A proof's parts end where they may. Raises DataError."""
-        for name in ("rows", "weights", "paths", "numbers"):
-            if f"proof_{name}" in arrays:
-                check_ends(arrays[f"proof_{name}"], arrays[f"proof_{name}_ends"], f"proof_{name}_ends", place)
+        check_proof(arrays, place)
         super().check_values(arrays, place)
 
-
-_PROOF: Schema = {
-    "proof_rows": Numbers("i8", ("rows in all",)),
-    "proof_rows_ends": Numbers("i8", ("certificates",)),
-    "proof_weights": Numbers("f8", ("rows in all",)),
-    "proof_weights_ends": Numbers("i8", ("certificates",)),
-    "proof_paths": Numbers("i8", ("steps in all",)),
-    "proof_paths_ends": Numbers("i8", ("leaves",)),
-    "proof_numbers": Numbers("i8", ("numbers in all",)),
-    "proof_numbers_ends": Numbers("i8", ("leaves",)),
-}
 
 RECORD = Ball

@@ -44,6 +44,8 @@ KernelStrategy = Literal[
     "smo",
     "cvm",
 ]
+#: Those of several classes at once.
+ClassesStrategy = Literal["fast", "paper", "any-violator"]
 Centre = Literal["perceptron", "chebyshev", "analytic", "ep", "hit-and-run", "billiard", "dikin", "permutations"]
 ErrorPick = Literal["largest", "smallest", "random"]
 ScalingKind = Literal["standard", "minmax", "maxabs", "rownorm", "ellipsoid"]

@@ -32,6 +32,7 @@ from coremargin.formats.model_record import (
     View,
     Word,
 )
+from coremargin.formats.outliers import check_proof, removal_schema
 from coremargin.formats.strict_json import cut
 
 Degree = Annotated[int, Meta(ge=1, le=MOST_DEGREE)]
@@ -73,15 +74,18 @@ class KernelParameters(HyperplaneParameters, frozen=True, kw_only=True):
     C: AboveZero | UnsetType = UNSET
     class_weight: Literal["balanced"] | tuple[AboveZero, AboveZero] | UnsetType | None = UNSET
     relative_margin: RelativeMarginBound | UnsetType = UNSET
+    outliers: Count | Word | UnsetType = UNSET
 
     def __post_init__(self) -> None:
-        """Raises ValueError for half a soft margin, and a kernel that is not known."""
+        """Raises ValueError for half a soft margin, a kernel that is not known, and outliers of what has none."""
         check_known(self.kernel)
         given = [value is not UNSET for value in (self.loss, self.C, self.class_weight)]
         if any(given) and not all(given):
             raise ValueError("expected loss, C and class_weight together, or none of them")
         if self.relative_margin is not UNSET and self.loss != "hinge":
             raise ValueError("expected relative_margin with the hinge loss only")
+        if self.outliers is not UNSET and (any(given) or self.classes is not None or self.kernel == CALLABLE):
+            raise ValueError("expected outliers of hard margins between two classes, of kernels known here")
 
 
 class KernelFleetParameters(KernelParameters, frozen=True, kw_only=True):
@@ -92,6 +96,12 @@ class KernelFleetParameters(KernelParameters, frozen=True, kw_only=True):
     folds: Folds | None
     fold_seed: Seed
     choose: Literal["risk"] | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for outliers."""
+        super().__post_init__()
+        if self.outliers is not UNSET:
+            raise ValueError("expected no outliers of several machines")
 
     @property
     def costs(self) -> list[float | None]:
@@ -160,7 +170,11 @@ class Reduction(Strict, frozen=True, kw_only=True):
 
 
 class KernelRecord(ClassifierRecord, frozen=True, kw_only=True, tag_field="problem", tag="kernel"):
-    """A machine with a kernel: of two classes one column, of more one a class; view: of a member of a fleet."""
+    """A machine with a kernel: of two classes one column, of more one a class; view: of a member of a fleet.
+
+    With outliers the margin is that of all rows but those at ``outliers_ids``, and the arrays ``proof_...`` prove the
+    upper bound: certificates, by places in the coreset, and the leaves of a search.
+    """
 
     FLEET: ClassVar[type[FleetRecord]] = KernelFleet
 
@@ -182,6 +196,8 @@ class KernelRecord(ClassifierRecord, frozen=True, kw_only=True, tag_field="probl
             raise ValueError(f"{len(self.classes)} classes, and classes is not 'ovr'")
         if self.reduced is not UNSET and asked.relative_margin is not UNSET:
             raise ValueError("a reduced model has no relative margin")
+        if asked.outliers is not UNSET and (self.reduced is not UNSET or self.view != WHOLE):
+            raise ValueError("a model with outliers is neither reduced nor of a fold")
 
     @property
     def soft(self) -> bool:
@@ -210,6 +226,8 @@ class KernelRecord(ClassifierRecord, frozen=True, kw_only=True, tag_field="probl
         }
         if self.kernel.name == CALLABLE:
             mine |= {"kernel_values": Numbers("f8", 2 * (len(reference_places(m)),))}
+        if self.parameters.outliers is not UNSET:
+            mine |= removal_schema(names)
         if self.reduced is UNSET:
             return mine
         carry = self.reduced.rows
@@ -227,6 +245,7 @@ class KernelRecord(ClassifierRecord, frozen=True, kw_only=True, tag_field="probl
             found = arrays["reduced_places"]
             ok = (found >= 0).all() and (found < len(classes)).all() and (np.diff(found) > 0).all()
             demand(ok, place, "reduced_places", "places of coreset rows that ascend")
+        check_proof(arrays, place)
         super().check_values(arrays, place)
 
 

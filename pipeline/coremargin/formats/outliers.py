@@ -83,6 +83,33 @@ def _proof() -> Schema:
     return schema | {"proof_values": Numbers("f8", ("certificates",)), "proof_leaves": Numbers("i8", ("ks",))}
 
 
+def proof_schema(*weights: int) -> Schema:
+    """The arrays of a proof for all rows but k; weights: the shape of a row's weights in a certificate."""
+    return {
+        "proof_rows": Numbers("i8", ("rows in all",)),
+        "proof_rows_ends": Numbers("i8", ("certificates",)),
+        "proof_weights": Numbers("f8", ("rows in all", *weights)),
+        "proof_weights_ends": Numbers("i8", ("certificates",)),
+        "proof_paths": Numbers("i8", ("steps in all",)),
+        "proof_paths_ends": Numbers("i8", ("leaves",)),
+        "proof_numbers": Numbers("i8", ("numbers in all",)),
+        "proof_numbers_ends": Numbers("i8", ("leaves",)),
+    }
+
+
+def removal_schema(names: frozenset[str], *weights: int) -> Schema:
+    """The rows that are left out and, if it is among ``names``, the proof; weights: as in ``proof_schema``."""
+    proof = proof_schema(*weights)
+    return {f"{OUTLIERS}ids": Numbers("i8", ("outliers",))} | (proof if names & proof.keys() else {})
+
+
+def check_proof(arrays: Mapping[str, np.ndarray], place: str) -> None:
+    """A proof's parts end where they may. Raises DataError."""
+    for name in ("rows", "weights", "paths", "numbers"):
+        if f"proof_{name}" in arrays:
+            check_ends(arrays[f"proof_{name}"], arrays[f"proof_{name}_ends"], f"proof_{name}_ends", place)
+
+
 def check_ends(values: np.ndarray, ends: np.ndarray, name: str, place: str) -> None:
     """Raises DataError unless these are the ends of lists in one array."""
     last = ends[-1] if len(ends) else 0

@@ -166,7 +166,8 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
         error on new rows, of two classes with a loss (``FleetJob``, ``KernelFleetJob``). None: "validation" with folds.
     outliers : int, str or sequence of int, optional
         Rows that may be excluded (``OutlierJob``): a number, a share such as "1%", or several numbers, also as "0..10".
-        With ``one_class`` a number or a share (``BallJob``).
+        With ``one_class`` (``BallJob``), ``kernel`` (``KernelJob``) and ``classes="crammer-singer"``
+        (``CrammerSingerJob``) a number or a share.
     outlier_search : {"exact", "heuristic", "published", "published-simple"}, optional
         "exact" proves the best exclusion, "heuristic" gives a margin and a bound quickly; None: exact up to 1,000
         outliers. "published" and "published-simple" are Figure 4 (a) and (b) of [1]_ with sharper constants, for a few
@@ -181,7 +182,8 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
         With ``one_class``, the share of the rows that may lie outside, above 0 and below 1 (``SoftBallJob``,
         ``SoftEllipsoidJob``); None: none may.
     strategy : str, optional
-        For hard margins (``HardMarginJob``, with ``kernel`` ``KernelJob``): "fast", or a published algorithm, such as
+        For hard margins (``HardMarginJob``, with ``kernel`` ``KernelJob``, with ``classes="crammer-singer"``, which has
+        "paper" and "any-violator", ``CrammerSingerJob``): "fast", or a published algorithm, such as
         "paper", Figure 1 of [1]_, with one new row per scan; all end with the same certificate. The guide lists them.
         None: "fast".
     centre : {"perceptron", "chebyshev", "analytic", "ep", "hit-and-run", "billiard", "dikin", "permutations"}, optional

@@ -104,7 +104,7 @@ def _solve(rows: Array, codes: Codes, classes: int, tolerance: float) -> KeslerS
     return _wolfe(rows, codes, weights, tolerance, zero)
 
 
-class _Pairs:
+class KeslerVectors:
     """All pairs (row, rival) as Kesler's vectors; pair i K + r is row i against class r."""
 
     def __init__(self, rows: Array, codes: Codes, classes: int) -> None:
@@ -132,7 +132,7 @@ class _Pairs:
 
 def _wolfe(rows: Array, codes: Codes, weights: Array, tolerance: float, zero: float) -> KeslerSolution:
     """Wolfe's method on pairs of row and rival, from the weights (m, K) of an approximate solution."""
-    z = _Pairs(rows, codes, weights.shape[1])
+    z = KeslerVectors(rows, codes, weights.shape[1])
     work = np.flatnonzero(weights.ravel() > 0)
     status: Status = "stalled"
     point = np.zeros((weights.shape[1], rows.shape[1]))

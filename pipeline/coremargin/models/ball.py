@@ -87,11 +87,6 @@ class BallModel(EnclosureModel):
     WHAT = "a ball"
 
     @property
-    def outlier_ids(self) -> np.ndarray | None:
-        """The rows that lie outside (k,) by number, int64; None where none may."""
-        return self.numbers.get("outliers_ids")
-
-    @property
     def radius(self) -> float:
         """The proven radius: no row that counts is farther from the centre."""
         return float(self.record["certificate"]["upper"])

@@ -109,6 +109,11 @@ class SingleModel(BaseModel):
         return self.array("coreset_ids")
 
     @property
+    def outlier_ids(self) -> np.ndarray | None:
+        """The rows that are left out (k,) by number, int64; None where none may be."""
+        return self.numbers.get("outliers_ids")
+
+    @property
     def shift(self) -> np.ndarray | None:
         """What is subtracted from each column (d,); None where columns are not scaled."""
         return self.numbers.get("shift")

@@ -13,7 +13,7 @@ q is the rows' mean by these weights: then the second term is what rounding leav
 are not negative. Errors of both are below 4 gamma_(m+d+8) of the first one, underflow apart.
 
 With k outliers the rows that the model names, at most k, may lie outside. The lower bound is the least of several such
-certificates, each of some coreset rows, which a tree makes a proof: see outliers.py, whose rules for leaves these are.
+certificates, each of some coreset rows, which a tree makes a proof: see removal.py.
 """
 
 from __future__ import annotations
@@ -29,12 +29,11 @@ from msgspec import UNSET
 from scipy.sparse import issparse
 
 from coremargin.formats.model_record import WHOLE
-from coremargin.formats.outliers import outlier_counts
 from coremargin.verify.checks import CLOSE, Check, certified, same_epsilon, same_ratio, shown
 from coremargin.verify.claim import any_claim
 from coremargin.verify.kind import Kind
 from coremargin.verify.one_class import OneClassClaim, ScanOfOneClass, describe_class, same_class, status
-from coremargin.verify.outliers import check_cover, check_leaf, lists
+from coremargin.verify.removal import check_left_out, most_left_out, proving_certificates, stored_proof
 from coremargin.verify.sums import SLAB_VALUES, TINY, UNIT, VANISHED, gamma, slabs
 
 if TYPE_CHECKING:
@@ -42,10 +41,6 @@ if TYPE_CHECKING:
     from coremargin.formats.model_files import ModelFiles
     from coremargin.verify.rows import Chunk, Rows
     from coremargin.verify.store import Members
-
-
-#: Rows that all leaves of a proof may name, those of each certificate whenever it is named.
-MOST_WORK = 10**8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,19 +106,12 @@ class BallScan(ScanOfOneClass):
         """The lower bound that the coreset proves; None, and why, if it proves none. After all chunks."""
         claim = self.claim
         try:
-            k = 0 if claim.outliers is UNSET else self._most_outside()
+            k = 0 if claim.outliers is UNSET else most_left_out(claim.outliers, self.rows.rows - self.unlabelled)
             if claim.lower == 0 and k:
                 return 0.0, "no radius is below 0"
             return (trimmed_bound(claim, k) if k else lower_bound(claim, np.arange(len(claim.alpha)), claim.alpha)), ""
         except ValueError as error:
             return None, str(error)
-
-    def _most_outside(self) -> int:
-        """How many rows may lie outside. Raises ValueError for several numbers."""
-        found = outlier_counts(self.claim.outliers, lambda: self.rows.rows - self.unlabelled)
-        if len(found) != 1:
-            raise ValueError(f"expected one number of outliers, found {self.claim.outliers!r}")
-        return found[0]
 
     def bounds(self) -> tuple[float | None, float | None]:
         """What the coreset and the farthest row prove."""
@@ -138,19 +126,10 @@ class BallScan(ScanOfOneClass):
 
     def _outside(self) -> list[Check]:
         """Whether the rows that may lie outside are rows that count, each once, and no more than were asked for."""
-        ids, count = self.claim.outside, len(self.claim.outside)
-        if self.claim.outliers is UNSET:
+        claim, rows = self.claim, self.rows.rows - self.unlabelled
+        if claim.outliers is UNSET:
             return []
-        try:
-            most = self._most_outside()
-        except ValueError as error:
-            return [Check("outliers", ok=False, text=str(error))]
-        if count <= most and len(np.unique(ids)) == count == self.outside_counted:
-            return [Check("outliers", ok=True, text=f"{count:,} rows, at most {most:,}, may lie outside")]
-        text = (
-            f"expected at most {most:,} rows that count, each once, found {count:,}, {self.outside_counted:,} of them"
-        )
-        return [Check("outliers", ok=False, text=text)]
+        return [check_left_out(claim.outliers, claim.outside, self.outside_counted, rows, "may lie outside")]
 
     def _upper(self) -> Check:
         claimed, found = self.claim.upper, shown(self.farthest)
@@ -224,34 +203,8 @@ def trimmed_bound(claim: BallClaim, k: int) -> float:
 
     Raises ValueError if the tree is no proof.
     """
-    proof, m = claim.proof, len(claim.ids)
-    if not proof or not proof["paths"]:
-        raise ValueError("the model holds no proof of its lower bound")
-    if len(np.unique(claim.ids)) < m:
-        raise ValueError("the coreset has a row twice, which would count as two")
-    values, sets = [], []
-    for places, weights in zip(proof["rows"], proof["weights"], strict=True):
-        if len(places) != len(weights) or not ((places >= 0) & (places < m)).all():
-            raise ValueError("a certificate names rows that are not there, or has not a weight for each")
-        if len(np.unique(places)) < len(places):
-            raise ValueError("a certificate names a row twice")
-        values.append(lower_bound(claim, places, weights))
-        sets.append(frozenset(places.tolist()))
-    work, leaves, used = 0, list[tuple[int, ...]](), set[int]()
-    for path, numbers in zip(proof["paths"], proof["numbers"], strict=True):
-        steps = tuple(path.tolist())
-        if any(not -m <= step < m for step in steps):
-            raise ValueError("a leaf names a row that is not there")
-        if not len(numbers) or numbers.min() < 0 or numbers.max() >= len(sets):
-            raise ValueError("a leaf names no certificate, or one that is not there")
-        work += sum(len(sets[number]) for number in numbers.tolist())
-        if work > MOST_WORK:
-            raise ValueError(f"leaves name over {MOST_WORK:,} rows in all, too many to check")
-        check_leaf(steps, [(sets[number], 1) for number in numbers.tolist()], k)
-        leaves.append(steps)
-        used.update(numbers.tolist())
-    check_cover(sorted(leaves))
-    return min(values[number] for number in used)
+    used = proving_certificates(claim.proof, claim.ids, k)
+    return min(lower_bound(claim, claim.proof["rows"][number], claim.proof["weights"][number]) for number in used)
 
 
 def ball_fields(files: ModelFiles, *, soft: bool) -> dict[str, Any]:
@@ -265,7 +218,7 @@ def ball_fields(files: ModelFiles, *, soft: bool) -> dict[str, Any]:
         "only": record.only,
         "outliers": record.parameters.outliers,
         "outside": arrays.get("outliers_ids", np.zeros(0, np.int64)),
-        "proof": {name: lists(arrays, f"proof_{name}") for name in _PROOF if f"proof_{name}" in arrays},
+        "proof": stored_proof(arrays),
     }
 
 
@@ -307,7 +260,5 @@ class BallKind(Kind[BallClaim]):
         """Of the radius."""
         return f"no ball that contains the rows has a radius below (1 - {epsilon}) of this one's"
 
-
-_PROOF = ("rows", "weights", "paths", "numbers")
 
 KIND = BallKind()

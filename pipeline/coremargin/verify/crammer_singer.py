@@ -25,13 +25,17 @@ That is not enough, for b may be as long as the longest of these rows, R from th
 classes: what one is given beyond what is taken from it, T = sum |r| / 2 in all, goes by paths of at most K - 1 pairs to
 those that lack it. Without these paths weights balance, and F changes by no more than sqrt(2) (K - 1) T R. So T R has
 to be zero too, as F has. A single long row elsewhere, and the constant above it, do not matter.
+
+With k outliers the rows that the model names, at most k, need not have the margin. The upper bound is then the largest
+of several such combinations, each of some coreset rows, which a tree makes a proof: see removal.py.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -46,6 +50,7 @@ from coremargin.verify.hard_margin import decided, has_margin
 from coremargin.verify.kind import Kind
 from coremargin.verify.margins import bounded_above, overlap, uncancelled, zero
 from coremargin.verify.margins import status as margin_status
+from coremargin.verify.removal import check_left_out, most_left_out, proving_certificates, stored_proof
 from coremargin.verify.store import Members, StoreFindings
 from coremargin.verify.sums import (
     LOST,
@@ -69,6 +74,8 @@ from coremargin.verify.values import status as value_status
 from coremargin.verify.values import value_bounded, value_reached
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from coremargin.formats.crammer_singer import SeveralClasses
     from coremargin.formats.model_files import ModelFiles
     from coremargin.verify.rows import Chunk, Rows
@@ -87,6 +94,9 @@ class ClassesClaim(AnyClaim):
     cost: float  #: C, 0 for a hard margin
     balanced: bool
     reference: np.ndarray  #: (K, d + 1), zeros for a hard margin
+    outliers: Any  #: how many rows may be left out, as in the parameters; UNSET: none
+    left_out: np.ndarray  #: (k,) their ids
+    proof: Mapping[str, list[np.ndarray]]  #: with outliers: rows, weights, paths and numbers of the proof
 
 
 @dataclass(frozen=True)
@@ -98,6 +108,7 @@ class ClassesSummary:
     sums: dict[str, np.ndarray]
     row_c: np.ndarray  #: c of the coreset's rows, in the order of ``members``
     uncounted: int
+    left_out: int  #: rows that count, and need not have the margin
     radius: float
     members: Members
 
@@ -117,7 +128,7 @@ class ClassesScan(StoreFindings):
         self._places = np.array([*(place[typed(label)] for label in rows.classes), 0])
         self.size = length(claim.v.ravel()) or 1.0
         self.lowest: tuple[float, int, int] = (np.inf, -1, 0)
-        self.below = 0
+        self.below = self.left_out_counted = 0
         shapes = {"loss": (), "total_c": (self.classes,), "far_c": (), "dual_sum": claim.v.shape, "reach": ()}
         self._totals = {name: Total(shape) for name, shape in shapes.items()}
         self.limits = np.zeros(len(claim.ids))
@@ -133,6 +144,11 @@ class ClassesScan(StoreFindings):
         weights = np.ones(len(place)) if chunk.weights is None else chunk.weights
         place = np.where(weights > 0, place, 0)
         members = self.members(chunk, place)
+        here = self.claim.left_out - chunk.start
+        here = np.unique(here[(here >= 0) & (here < len(place))])
+        uncounted, left_out = int((place == 0).sum()), int((place[here] > 0).sum())
+        place = place.copy()
+        place[here] = 0
         row_c = np.where(place > 0, self.class_c[place - 1], 0.0) * weights
         local, first = np.unique(self.claim.ids[members.places] - chunk.start, return_index=True)
         given, own = np.zeros((len(place), self.classes)), np.zeros(len(place), dtype=bool)
@@ -155,7 +171,7 @@ class ClassesScan(StoreFindings):
                 lowest, below = min(lowest, found), below + count
         coreset_c = row_c[self.claim.ids[members.places] - chunk.start]
         values = {name: total.value for name, total in sums.items()}
-        return ClassesSummary(lowest, below, values, coreset_c, int((place == 0).sum()), radius, members)
+        return ClassesSummary(lowest, below, values, coreset_c, uncounted, left_out, radius, members)
 
     def _scores(self, x: Any, lengths: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Scores (n, K), and a bound (n,) on the error of the difference of two of them."""
@@ -229,6 +245,7 @@ class ClassesScan(StoreFindings):
         """Add a summary; in the order of chunks, so that ties are decided by the lower row."""
         self.lowest = min(self.lowest, summary.lowest)
         self.below += summary.below
+        self.left_out_counted += summary.left_out
         for name, values in summary.sums.items():
             self._totals[name].add(values)
         self.limits[summary.members.places] = summary.row_c
@@ -238,15 +255,24 @@ class ClassesScan(StoreFindings):
         """The bounds found; the upper bound of a margin needs no scan."""
         if self.claim.soft:
             return self._values()
-        return (self.lowest[0] if self.claim.lower is not None and self.lowest[1] >= 0 else None), None
+        lower = self.lowest[0] if self.claim.lower is not None and self.lowest[1] >= 0 else None
+        return lower, self._trimmed[0]
+
+    @cached_property
+    def _trimmed(self) -> tuple[float | None, list[Check]]:
+        """The upper bound by the tree of certificates, and its checks; None without outliers. After all chunks."""
+        if self.claim.outliers is UNSET:
+            return None, []
+        return trimmed_bound(self.claim, self.rows.rows - self.unlabelled)
 
     def checks(self) -> list[Check]:
         """The verdict on the claims."""
         claim = self.claim
         if not claim.soft:
-            counted, label = (self.rows.rows - self.unlabelled, self.aside), claim.labels[self.lowest[2]]
+            rows, label = self.rows.rows - self.unlabelled, claim.labels[self.lowest[2]]
+            counted = rows - self.left_out_counted, self.aside
             lower = has_margin(claim.lower, self.lowest, self.below, counted, f"class {label!r}")
-            return [self.content(), self.coreset(), lower]
+            return [self.content(), self.coreset(), *self._left_out(rows), lower, *self._trimmed[1]]
         problems, (dual, value) = self.membership(), self._values()
         text = f"all {self.matched:,} rows are the store's, with its labels"
         return [
@@ -257,6 +283,12 @@ class ClassesScan(StoreFindings):
             value_reached(claim, value, self.counted),
             value_bounded(claim, dual),
         ]
+
+    def _left_out(self, rows: int) -> list[Check]:
+        claim = self.claim
+        if claim.outliers is UNSET:
+            return []
+        return [check_left_out(claim.outliers, claim.left_out, self.left_out_counted, rows, "are left out")]
 
     def _excess(self) -> float:
         """Relative amount by which float64 may put the sum of a row's duals above its c."""
@@ -376,6 +408,29 @@ def dual(claim: ClassesClaim) -> tuple[float | None, list[Check]]:
     return found, [check, bounded_above(claim.upper, found, proof), *left]
 
 
+def trimmed_bound(claim: ClassesClaim, rows: int) -> tuple[float | None, list[Check]]:
+    """The upper bound for every choice of rows to leave out, and its checks; rows: how many count."""
+    if claim.upper is None:
+        return None, overlap(claim, None, 0.0)
+    try:
+        k = most_left_out(claim.outliers, rows)
+        if k == 0:
+            return dual(claim)
+        used = proving_certificates(claim.proof, claim.ids, k)
+    except ValueError as error:
+        return None, [Check("upper bound", ok=False, text=str(error)), *overlap(claim, None, 0.0)]
+    largest = 0.0
+    for number in used:
+        places, weights = claim.proof["rows"][number], claim.proof["weights"][number]
+        part = replace(claim, ids=claim.ids[places], x=claim.x[places], y=claim.y[places], duals=weights)
+        found, checks = dual(part)
+        if found is None or not all(check.ok for check in checks):
+            return None, [*(check for check in checks if not check.ok), *overlap(claim, None, 0.0)]
+        largest = max(largest, found)
+    proof = f"{len(claim.proof['paths']):,} leaves about {len(claim.ids):,} coreset rows prove at most"
+    return largest, [bounded_above(claim.upper, largest, proof)]
+
+
 @dataclass(frozen=True)
 class _Pairs:
     """Pairs (n,) of weight above 0: their rows in x (m, d), their classes and rivals, of K classes."""
@@ -490,6 +545,9 @@ class ClassesKind(Kind[ClassesClaim]):
             cost=0.0 if parameters.C is UNSET else float(parameters.C),
             balanced=parameters.class_weight == "balanced",
             reference=arrays.get("reference", np.zeros_like(v)),
+            outliers=parameters.outliers,
+            left_out=arrays.get("outliers_ids", np.zeros(0, np.int64)),
+            proof=stored_proof(arrays),
         )
 
     def same_classes(self, claim: ClassesClaim, rows: Rows) -> Check:
@@ -501,8 +559,12 @@ class ClassesKind(Kind[ClassesClaim]):
         return consistency(claim)
 
     def bound(self, claim: ClassesClaim) -> tuple[float | None, list[Check]]:
-        """The upper bound of a margin, by the dual weights; the scan bounds a value."""
-        return (None, []) if claim.soft else dual(claim)
+        """The upper bound of a margin, by the dual weights; the scan bounds a value, and a margin with outliers."""
+        return (None, []) if claim.soft or claim.outliers is not UNSET else dual(claim)
+
+    def terms(self, claim: ClassesClaim) -> str:
+        """How many rows may be left out."""
+        return "" if claim.outliers is UNSET else f", whatever rows are left out, up to {claim.outliers}"
 
     def scan(self, claim: ClassesClaim, rows: Rows) -> ClassesScan:
         """The margin of each row against all rivals; or its loss, and its share of the dual point."""

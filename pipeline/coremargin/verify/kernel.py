@@ -14,6 +14,11 @@ function within the bound has |b| <= B + ||f|| max sqrt(k(x, x)).
 
 If the model is reduced, fewer rows decide than have dual weights: the value is that of the deciding functions, the
 bound that of the dual point, and the scan compares the decisions of both.
+
+With k outliers the rows that the model names, at most k, need not have the margin. The upper bound is then the largest
+that one of several certificates proves, which a tree makes a proof (removal.py). A certificate is some coreset rows
+with weights a >= 0 whose sums S over each class are divided out: a function with margins of rho on them, of length 1,
+has 2 rho (without intercept rho) at most || sum a y / S k(x, .) ||, as the intercept cancels.
 """
 
 from __future__ import annotations
@@ -28,7 +33,7 @@ import numpy as np
 from msgspec import UNSET
 
 from coremargin.verify import margins, values
-from coremargin.verify.checks import Check, certified, same_classes, same_epsilon, same_ratio, shown, typed
+from coremargin.verify.checks import CLOSE, Check, certified, same_classes, same_epsilon, same_ratio, shown, typed
 from coremargin.verify.claim import AnyClaim, any_claim
 from coremargin.verify.folds import held_out
 from coremargin.verify.gamma import Variance
@@ -42,6 +47,7 @@ from coremargin.verify.kernel_functions import (
     function_terms,
 )
 from coremargin.verify.kind import Kind
+from coremargin.verify.removal import check_left_out, most_left_out, proving_certificates, stored_proof
 from coremargin.verify.store import Members, StoreFindings
 from coremargin.verify.sums import SLAB_ROWS, UNIT, Total, nearest, rounded_sum, slabs
 
@@ -84,6 +90,9 @@ class KernelClaim(AnyClaim):
     bound: float  #: B of a relative margin, else infinite
     stored_values: np.ndarray  #: (s, s) of a function for some of the coreset's rows, (0, 0) for other kernels
     reduced: Reduction | None  #: None: the functions of the dual weights decide
+    outliers: Any  #: how many rows may be left out, as in the parameters; UNSET: none
+    left_out: np.ndarray  #: (k,) their ids
+    proof: Mapping[str, list[np.ndarray]]  #: with outliers: rows, weights, paths and numbers of the proof
 
     @property
     def signs(self) -> np.ndarray:
@@ -128,6 +137,7 @@ class KernelSummary:
     difference: Difference
     reach: float  #: upper bound on sqrt(k(x, x))
     widest: np.ndarray  #: (k,) no row has a larger |f + b|
+    left_out: int  #: rows that count, and need not have the margin
     fault: str  #: why a function is no kernel, "" if it may be one
     errors: int  #: rows that count and may be given another class than theirs
 
@@ -152,7 +162,7 @@ class KernelScan(StoreFindings):
         self.limits = np.zeros(claim.duals.shape)
         self.variance = Variance()
         self.difference = Difference()
-        self.reach, self.fault, self.errors = 0.0, "", 0
+        self.reach, self.fault, self.unproven, self.errors, self.left_out_counted = 0.0, "", "", 0, 0
         self.widest = np.zeros(columns)
 
     def probe(self, chunk: Chunk) -> KernelSummary:
@@ -162,6 +172,11 @@ class KernelScan(StoreFindings):
         out = held_out(self.claim.view, chunk.start, len(place))
         place = np.where((weights > 0) & ~out, place, 0)
         members, columns = self.members(chunk, place), len(self.claim.offsets)
+        here = self.claim.left_out - chunk.start
+        here = np.unique(here[(here >= 0) & (here < len(place))])
+        uncounted, left_out = int((place == 0).sum()), int((place[here] > 0).sum())
+        place = place.copy()
+        place[here] = 0
         signs = sides(place, len(self.claim.labels))
         row_c = np.where(signs > 0, self.class_c[:, 0], self.class_c[:, 1]) * weights[:, None]
         lowest, loss, radius, difference = [(np.inf, -1)] * columns, Total((columns,)), 0.0, Difference()
@@ -190,7 +205,6 @@ class KernelScan(StoreFindings):
             found = [(float(margins[r, k]), chunk.start + part.start + int(counted[r])) for k, r in enumerate(least)]
             lowest = [min(pair) for pair in zip(lowest, found, strict=True)]
         limits = row_c[self.claim.ids[members.places] - chunk.start]
-        uncounted = int((place == 0).sum())
         return KernelSummary(
             loss.value,
             tuple(lowest),
@@ -202,6 +216,7 @@ class KernelScan(StoreFindings):
             difference,
             reach,
             widest,
+            left_out,
             fault,
             errors,
         )
@@ -230,6 +245,7 @@ class KernelScan(StoreFindings):
         self.reach, self.fault = max(self.reach, summary.reach), self.fault or summary.fault
         self.widest = np.maximum(self.widest, summary.widest)
         self.errors += summary.errors
+        self.left_out_counted += summary.left_out
         self.count(summary.uncounted, summary.radius, summary.members)
 
     def square_of_first(self) -> float:
@@ -252,6 +268,9 @@ class KernelScan(StoreFindings):
             checks.append(self.variance.scale_check(claim.function.scale, claim.features, claim.shift * claim.factor))
         if self.fault:
             checks.append(Check("kernel values", ok=False, text=self.fault))
+        if claim.outliers is not UNSET:
+            rows = self.rows.rows - self.unlabelled
+            checks.append(check_left_out(claim.outliers, claim.left_out, self.left_out_counted, rows, "are left out"))
         checks += [self._dual_weights_check(), *self._bounds_checks(), *self._columns_checks()]
         if claim.loss:
             checks.append(values.errors_check(self.errors, self.rows.rows - self.unlabelled))
@@ -287,7 +306,20 @@ class KernelScan(StoreFindings):
             return lower, upper
         with np.errstate(divide="ignore", invalid="ignore"):
             margins = np.sqrt(0.5 / upper) * (1 - _FEW), np.sqrt(0.5 / lower) * (1 + _FEW)
-        return margins[0], np.where(lower > 0, margins[1], np.inf)
+        trimmed = self._trimmed()
+        return margins[0], np.where(lower > 0, margins[1], np.inf) if trimmed is None else np.array([trimmed])
+
+    def _trimmed(self) -> float | None:
+        """The upper bound by the tree of certificates, infinite if it proves none; None if no row may be left out."""
+        claim = self.claim
+        if claim.outliers is UNSET:
+            return None
+        try:
+            k = most_left_out(claim.outliers, self.rows.rows - self.unlabelled)
+            return trimmed_bound(claim, k, self.reach) if k else None
+        except ValueError as error:
+            self.unproven = str(error)
+            return math.inf
 
     def _value(self, k: int) -> float:
         """Upper bound on the value of a column's hypothesis."""
@@ -378,6 +410,7 @@ class KernelScan(StoreFindings):
         what = "value" if claim.soft else "margin"
         lows = f"{what}: found at least {shown(lower)} (claimed: {shown(claim.lower)})"
         highs = f"{what}: found at most {shown(upper)} (claimed: {shown(claim.upper)})"
+        highs = f"{self.unproven}; {highs}" if self.unproven else highs
         return [Check("lower bound", below, lows), Check("upper bound", above, f"{highs} over {self.counted}")]
 
     def _columns_checks(self) -> list[Check]:
@@ -452,6 +485,38 @@ def _side_costs(claim: KernelClaim, rows: Rows) -> np.ndarray:
     return np.array(costs)
 
 
+def trimmed_bound(claim: KernelClaim, k: int, reach: float) -> float:
+    """The largest margin on all of the coreset's rows but k, whichever these are, rounded up.
+
+    reach: a bound on sqrt(k(x, x)) of all rows. Raises ValueError if the tree is no proof.
+    """
+    used = proving_certificates(claim.proof, claim.ids, k)
+    mixes = np.zeros((len(claim.ids), len(used)))
+    for column, number in enumerate(used):
+        places, weights = claim.proof["rows"][number], claim.proof["weights"][number]
+        signs = claim.signs[places, 0]
+        groups = [signs > 0, signs < 0] if claim.intercept else [np.ones(len(places), bool)]
+        if not (weights >= 0).all():
+            raise ValueError("a certificate has a weight below 0")
+        for group in groups:
+            total = rounded_sum(weights[group].tolist())
+            if not abs(total - 1) <= CLOSE:
+                raise ValueError("the weights of a certificate do not sum to 1")
+            mixes[places[group], column] = signs[group] * weights[group] / total
+    squares, errors = np.zeros(len(used)), np.zeros(len(used))
+    expansion = expand(claim.function, claim.x, mixes)
+    for first in range(0, len(mixes), SLAB_ROWS):
+        part = slice(first, first + SLAB_ROWS)
+        values, error = expansion.values(claim.x[part])
+        own = mixes[part]
+        squares += [rounded_sum((own[:, c] * values[:, c]).tolist()) for c in range(len(used))]
+        errors += (np.abs(own) * (error + 2 * UNIT * np.abs(values))).sum(axis=0)
+    lengths = np.sqrt(np.maximum(squares, 0.0) + errors + _FEW * np.abs(squares)) * (1 + _FEW)
+    lengths += 4 * UNIT * np.abs(mixes).sum(axis=0) * reach  # weights are rounded when their sums are divided out
+    largest = float(lengths.max()) / (2 if claim.intercept else 1)
+    return largest if largest == largest else math.inf
+
+
 def columns_text(count: int) -> str:
     """The number with its noun."""
     return "1 column" if count == 1 else f"{count:,} columns"
@@ -493,6 +558,9 @@ class KernelKind(Kind[KernelClaim]):
             bound=math.inf if parameters.relative_margin is UNSET else float(parameters.relative_margin),
             reduced=_reduction(record, arrays),
             stored_values=arrays.get("kernel_values", np.zeros((0, 0))),
+            outliers=parameters.outliers,
+            left_out=arrays.get("outliers_ids", np.zeros(0, np.int64)),
+            proof=stored_proof(arrays),
         )
 
     def with_kernel(self, claim: KernelClaim, kernel: Callable[..., Any] | None) -> KernelClaim:
@@ -507,6 +575,8 @@ class KernelKind(Kind[KernelClaim]):
     def terms(self, claim: KernelClaim) -> str:
         """The bound of a relative margin; for a function, the assumed distance from a kernel."""
         within = f", of those with all decision values within {claim.bound:g}" if math.isfinite(claim.bound) else ""
+        if claim.outliers is not UNSET:
+            within = f", whatever rows are left out, up to {claim.outliers}"
         return within + (function_terms(claim.function.eta) if isinstance(claim.function, CallableKernel) else "")
 
     def same_classes(self, claim: KernelClaim, rows: Rows) -> Check:

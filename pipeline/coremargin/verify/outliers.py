@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
@@ -29,6 +29,7 @@ from coremargin.verify.checks import CLOSE, Check, certified, same_epsilon, same
 from coremargin.verify.claim import Claim, two_classes
 from coremargin.verify.kind import UNCHECKED, Kind
 from coremargin.verify.margins import bounded_above, overlap, status, uncancelled, unit_length, weighed_length, zero
+from coremargin.verify.removal import check_cover, check_leaf, lists
 from coremargin.verify.store import Members, StoreScan, listed
 from coremargin.verify.sums import (
     LOST,
@@ -437,47 +438,6 @@ def _value(claim: OutlierClaim, rows: np.ndarray, weights: np.ndarray) -> _Bound
     combined = length(combination(x * lifted, high * y, low * y)) / lifted
     size, whole = (weighed_length(x, high, centred=centred) / share for centred in (claim.intercept, False))
     return _Bound(combined / share, size, whole)
-
-
-def check_leaf(path: tuple[int, ...], named: Sequence[tuple[frozenset[int], int]], k: int) -> None:
-    """Raises ValueError if k removed rows can meet all certificates that a leaf names; named: each, and how often."""
-    removed, kept = {step for step in path if step >= 0}, {~step for step in path if step < 0}
-    if len(removed) + len(kept) < len(path) or removed & kept:
-        raise ValueError("a path decides about a row twice")
-    if any(rows & removed for rows, _ in named):
-        raise ValueError("a certificate at a leaf has a removed row")
-    if any(rows <= kept for rows, _ in named):
-        return
-    times = Counter[int]()
-    for rows, often in named:
-        times.update(dict.fromkeys(rows - kept, often))
-    count, met = sum(often for _, often in named), max(times.values()) * (k - len(removed))
-    if len(removed) <= k and count <= met:
-        raise ValueError(
-            f"{count:,} certificates at a leaf, where the {k - len(removed):,} rows that may still be removed can meet "
-            f"{met:,}, as often as they are named"
-        )
-
-
-def check_cover(paths: list[tuple[int, ...]]) -> None:
-    """Raises ValueError unless the leaves are those of one tree, each of whose nodes has both children."""
-    waiting: list[tuple[list[tuple[int, ...]], int]] = [(paths, 0)]
-    while waiting:
-        here, depth = waiting.pop()
-        if any(len(path) == depth for path in here):
-            if len(here) > 1:
-                raise ValueError("a leaf lies below another one")
-            continue
-        steps = {path[depth] for path in here}
-        if len(steps) != 2 or sum(steps) != -1:
-            raise ValueError("a node has not both children: a choice is not covered")
-        waiting += [([path for path in here if path[depth] == step], depth + 1) for step in steps]
-
-
-def lists(arrays: Mapping[str, np.ndarray], name: str) -> list[np.ndarray]:
-    """The lists that an array and their ends hold."""
-    ends = arrays[f"{name}_ends"]
-    return np.split(arrays[name], ends)[:-1] if len(ends) else []
 
 
 class OutlierKind(Kind[OutlierClaim]):

@@ -13,7 +13,6 @@ from scipy.optimize import minimize
 
 from coremargin.data.arrays import ArraySource
 from coremargin.engine.plan import plan_blocks
-from coremargin.maths import trimmed_ball
 from coremargin.maths.enclosing_ball import (
     fast_distances,
     lower_bound,
@@ -21,6 +20,7 @@ from coremargin.maths.enclosing_ball import (
     solve_rows,
     upper_bounds,
 )
+from coremargin.maths.outliers import row_search
 from coremargin.maths.rows import dense
 from coremargin.maths.trimmed_ball import search_trimmed
 from coremargin.problems.ball.enclosing_ball import BallState, BallWithOutliers, EnclosingBall
@@ -260,8 +260,8 @@ def test_no_other_rows_are_better_to_leave_out(seed: int) -> None:
     best = least_without(rows, k)
     *_, found = search_trimmed(rows, k, 1e-9, rows.mean(axis=0))
     assert found.complete
-    assert found.upper == pytest.approx(best, rel=1e-9, abs=1e-12)
-    assert (1 - 1e-9) * found.upper <= found.lower <= best
+    assert found.reached == pytest.approx(best, rel=1e-9, abs=1e-12)
+    assert (1 - 1e-9) * found.reached <= found.bound <= best
     source = ArraySource(rows, None, chunk_rows=2)
     last = states_of(BallWithOutliers(source, 1e-9, outliers=k, sample_bytes=40))[0][-1]
     assert last.status == "certified"
@@ -275,30 +275,30 @@ def test_a_search_that_gives_up_has_a_bound() -> None:
     assert not found.complete
     assert found.proof is not None
     *_, last = search_trimmed(rows, 5, 1e-9, rows.mean(axis=0))
-    assert 0 < found.lower < last.upper
+    assert 0 < found.bound < last.reached
 
 
 def test_a_search_proves_better_bounds_on_its_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a quick search it is made for wider gaps first; where it goes does not change what it finds."""
     rows = np.random.default_rng(0).standard_normal((300, 8))
     *_, quick = search_trimmed(rows, 6, 1e-6, rows.mean(axis=0))
-    monkeypatch.setattr(trimmed_ball, "QUICK", 10)
-    monkeypatch.setattr(trimmed_ball, "STEP", 20)
+    monkeypatch.setattr(row_search, "QUICK", 10)
+    monkeypatch.setattr(row_search, "STEP", 20)
     balls = list(search_trimmed(rows, 6, 1e-6, rows.mean(axis=0)))
-    lower = [ball.lower for ball in balls]
+    lower = [ball.bound for ball in balls]
     assert lower == sorted(lower)
     assert len(set(lower)) >= 4
     assert [ball.complete for ball in balls] == [False] * (len(balls) - 1) + [True]
     assert quick.complete
     for ball in balls:
-        assert ball.lower <= quick.upper <= ball.upper * (1 + 1e-12)
-    assert balls[-1].upper == pytest.approx(quick.upper, rel=1e-6)
+        assert ball.bound <= quick.reached <= ball.reached * (1 + 1e-12)
+    assert balls[-1].reached == pytest.approx(quick.reached, rel=1e-6)
 
 
 def test_a_search_that_is_resumed_ends_with_the_same_ball(monkeypatch: pytest.MonkeyPatch) -> None:
     """From any of its states; the bounds only become better, and a forecast is made."""
-    monkeypatch.setattr(trimmed_ball, "QUICK", 10)
-    monkeypatch.setattr(trimmed_ball, "STEP", 20)
+    monkeypatch.setattr(row_search, "QUICK", 10)
+    monkeypatch.setattr(row_search, "STEP", 20)
     rows = rows_like("normal", 500, 8)
     problem = BallWithOutliers(ArraySource(rows, None, chunk_rows=50), 1e-6, outliers=5, sample_bytes=8000)
     states = states_of(problem, 1000)[0]

@@ -17,7 +17,7 @@ The algorithm, in the order of this file:
     leave unproven.
 6.  *Outliers.* If k rows may be left out, the radius is the (k + 1)-th largest distance, and the centre that of the
     working set without the k rows that are farthest from it. Once all other chunks are proven to be inside, a search
-    over the working set proves that no other k rows do better, or finds them (maths/trimmed_ball.py).
+    over the working set proves that no other k rows do better, or finds them (maths/outliers/row_search.py).
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ from coremargin.formats.outliers import outlier_counts
 from coremargin.maths.enclosing_ball import lower_bound, solve_rows, upper_bounds
 from coremargin.maths.margin import Array, is_certified
 from coremargin.maths.outliers.forecast import forecast_gap
+from coremargin.maths.outliers.row_search import NEAR, Proof
 from coremargin.maths.rows import dense, take
-from coremargin.maths.trimmed_ball import NEAR, Proof, TrimmedBall, concentrate, search_trimmed
+from coremargin.maths.trimmed_ball import concentrate, search_trimmed
 from coremargin.problems.ball.block_bounds import BlockBounds
 from coremargin.problems.ball.probe import DistanceProbe, DistanceSummary
 from coremargin.problems.common.balls import SLAB_BYTES
@@ -54,6 +55,7 @@ from coremargin.problems.one_class.rows import BINS, EnclosedRows, binned, outer
 if TYPE_CHECKING:
     from coremargin.data.difference import Difference
     from coremargin.engine.allowance import Allowance
+    from coremargin.maths.outliers.row_search import Trimmed
 
 STATUSES = ("running", "certified", "stalled", "unfinished")
 #: A store of at most so many bytes is read at once; of larger ones some chunks may not have to be read at all.
@@ -551,31 +553,31 @@ class BallWithOutliers(EnclosingBall):
             for found in search_trimmed(rows, self.left_out, self.epsilon, state.centre):
                 state = self._with_search(state, found, far)
                 yield state
-            outside = upper_bounds(state.working_set.rows, found.centre) > found.upper * (1.0 + TOLERANCE)
+            outside = upper_bounds(state.working_set.rows, found.hypothesis) > found.reached * (1.0 + TOLERANCE)
             not_searched = np.setdiff1d(np.flatnonzero(outside), far)
             if not len(not_searched):
                 break
             far = np.union1d(far, not_searched)
-        radius = self._reached(state, found.centre)
+        radius = self._reached(state, found.hypothesis)
         inside = True
         if radius < state.radius:
-            state, inside = self._with_upper_bound(self._moved(replace(state, radius=radius), found.centre))
+            state, inside = self._with_upper_bound(self._moved(replace(state, radius=radius), found.hypothesis))
         if inside:
             ended = proves(state.lower, state.upper, self.epsilon)
             state = replace(state, status="certified" if ended else "stalled" if found.complete else "unfinished")
         yield state
 
-    def _with_search(self, state: BallState, found: TrimmedBall, far: NDArray[np.intp]) -> BallState:
+    def _with_search(self, state: BallState, found: Trimmed[Array], far: NDArray[np.intp]) -> BallState:
         """The state with the bounds that a search of the rows at ``far`` (m,) has come to."""
-        radius = self._reached(state, found.centre)
+        radius = self._reached(state, found.hypothesis)
         if radius < state.upper:
-            after, _ = self._with_upper_bound(replace(state, centre=found.centre, radius=radius))
+            after, _ = self._with_upper_bound(replace(state, centre=found.hypothesis, radius=radius))
             state = replace(state, upper=after.upper, best=after.best)
-        if found.proof is not None and found.lower > state.lower:
+        if found.proof is not None and found.bound > state.lower:
             named, proof = found.proof.about(far)
             support = state.working_set.take(named)
             support = support.weighted(np.zeros(len(support)))
-            state = replace(state, lower=found.lower, support=support, proof=proof)
+            state = replace(state, lower=found.bound, support=support, proof=proof)
         return replace(state, trace=np.vstack([state.trace, [found.nodes, state.lower, state.upper]]))
 
     def _describe_search(self, state: BallState) -> dict[str, Any]:

@@ -163,10 +163,9 @@ class BallKind(OneClassKind[BallJob, "EnclosingBall", "BallModel"]):
 
     def describe_work(self, bounds: str, figures: Mapping[str, Any]) -> str:
         """The progress of the search for outliers, in one line."""
-        from coremargin.problems.outliers.messages import describe_outlook_briefly
+        from coremargin.problems.outliers.messages import describe_search
 
-        nodes = f"{figures['nodes']:,} nodes" if "nodes" in figures else "begins"
-        return "; ".join([f"search: {bounds}", nodes, *describe_outlook_briefly(figures), "Ctrl-C stops here"])
+        return describe_search(bounds, figures)
 
     def rows_meant(self, model: BallModel) -> str:
         """All rows, or those of a class."""

@@ -166,6 +166,30 @@ class MarginClaims(Claims):
         ]
 
 
+class TrimmedMarginClaims(MarginClaims):
+    """A margin of all rows but some that are left out as outliers."""
+
+    def verdict(self, outcome: Outcome, model: SingleModel, epsilon: float, thing: str) -> list[str]:
+        """The margin, the rows that are left out, and the most that leaving out others could give."""
+        claims = model.certificate
+        lower, upper = plain_bounds(claims.lower, claims.upper)
+        if model.status != "certified":
+            return super().verdict(outcome, model, epsilon, thing)
+        others, share = f"leaving out any other {model.parameters['outliers']}", plain_share(claims.ratio)
+        return [
+            f"certified: the margin {lower} is proven on {describe_left_out(model)};",
+            f"{others} gives at most {upper}: at least {share} of the best possible.",
+        ]
+
+
+def describe_left_out(model: SingleModel) -> str:
+    """All rows but those that are left out, by number."""
+    ids = model.outlier_ids
+    if ids is None or not len(ids):
+        return f"all {model.rows:,} rows"
+    return f"all {model.rows:,} rows but {len(ids):,} (rows {list_rows(ids)})"
+
+
 class ValueClaims(Claims):
     """The value of an objective, which is minimised."""
 
@@ -235,6 +259,7 @@ def describe_relative_margin(parameters: Mapping[str, Any], rows: str) -> Pairs:
 
 
 MARGIN, VALUE, RELATIVE_VALUE = MarginClaims(), ValueClaims(), RelativeValueClaims()
+TRIMMED_MARGIN = TrimmedMarginClaims()
 
 
 def describe_strategy(parameters: Mapping[str, Any], run: Mapping[str, Any]) -> list[str]:

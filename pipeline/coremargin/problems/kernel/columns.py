@@ -7,7 +7,7 @@ nor carries anything there.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from coremargin.data.folds import fold_of
 from coremargin.maths.breakdown import exact_sum
 from coremargin.maths.kernel.machine import Side
+from coremargin.problems.common.driver_rows import isin_ids
 
 if TYPE_CHECKING:
     from coremargin.formats.choices import Loss
@@ -37,7 +38,8 @@ class Columns:
     """The columns of all settings, side by side.
 
     classes: how many there are; class_c (k, 2): c of a row of weight 1 of the positive and the other class; folds,
-    seed: of cross-validation, 0: none. bound: of the decision values of a relative margin, else infinite.
+    seed: of cross-validation, 0: none. bound: of the decision values of a relative margin, else infinite. removed:
+    sorted ids of rows that no column has, outliers.
     """
 
     settings: tuple[Setting, ...]
@@ -48,6 +50,12 @@ class Columns:
     folds: int = 0
     seed: int = 0
     bound: float = np.inf
+    removed: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    @property
+    def has_all_rows(self) -> bool:
+        """Whether every row takes part in every column."""
+        return not (self.folds or len(self.removed))
 
     def __len__(self) -> int:
         return len(self.class_c)
@@ -72,6 +80,8 @@ class Columns:
         for number, setting in enumerate(self.settings):
             if setting.fold is not None:
                 signs[fold == setting.fold, self.of_setting(number)] = 0
+        if len(self.removed):
+            signs[isin_ids(ids, self.removed)] = 0
         return signs
 
     def evaluated_rows(self, ids: NDArray[np.int64]) -> list[NDArray[np.bool_]]:
@@ -82,7 +92,7 @@ class Columns:
     def costs(self, signs: NDArray[np.int8], sample_weights: Array) -> Array:
         """c (n, k) of rows with these signs (n, k) and sample weights (n,)."""
         costs = np.where(signs > 0, self.class_c[:, 0], self.class_c[:, 1]) * sample_weights[:, None]
-        return np.asarray(np.where(signs == 0, 0.0, costs) if self.folds else costs)
+        return np.asarray(costs if self.has_all_rows else np.where(signs == 0, 0.0, costs))
 
     def side(self, k: int, signs: NDArray[np.int8], costs: Array) -> Side:
         """The problem of column k on rows with these signs and costs (n, k)."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
@@ -62,16 +62,18 @@ from coremargin.problems.kernel.columns import Columns, Setting, class_costs, co
 from coremargin.problems.kernel.probe import KernelProbe, KernelSummary
 from coremargin.problems.kernel.spec import HELP, OWN, KernelFleetJob
 from coremargin.problems.kernel.working_set import Capacity, select_candidates
+from coremargin.problems.outliers.removal import Removal
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.engine.memory_need import MemoryNeed
     from coremargin.formats.choices import KernelName, Loss
     from coremargin.formats.model_record import Known
+    from coremargin.maths.outliers.row_search import Proof
     from coremargin.problems.kernel.spec import KernelOptions, KernelSpec
 
 Array = NDArray[np.float64]
-Status = Literal["running", "certified", "stalled", "full", "inseparable", "converged"]
+Status = Literal["running", "certified", "stalled", "full", "inseparable", "converged", "unfinished"]
 STATUSES: tuple[Status, ...] = get_args(Status)
 
 #: Why a job ended without a proof.
@@ -192,6 +194,12 @@ class KernelState:
     confusion: NDArray[np.int64]
     undecided: NDArray[np.int64]
     known_values: Array | None = None
+    removal: Removal | None = None
+
+    @property
+    def removed(self) -> Removal:
+        """The rows that are removed, of a job with outliers."""
+        return cast("Removal", self.removal)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Plain arrays, exact: ``from_arrays`` gives the same bits back."""
@@ -200,7 +208,12 @@ class KernelState:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> KernelState:
         """Inverse of ``to_arrays``."""
-        makers = {"working_set": ClassRows.from_arrays, "newest": Machine.from_arrays, "best": Machine.from_arrays}
+        makers = {
+            "working_set": ClassRows.from_arrays,
+            "newest": Machine.from_arrays,
+            "best": Machine.from_arrays,
+            "removal": Removal.from_arrays,
+        }
         return cls(**state_from_arrays(cls, arrays, makers, STATUSES, may_lack=("rows_below", "known_values")))
 
 
@@ -210,7 +223,8 @@ class KernelResult:
 
     rows, duals (m, k): the coreset; offsets (k,). lowers, uppers (k,): of each column, about margins without a loss,
     else about values, NaN where nothing is known; lower, upper: of all columns together. undecided: rows whose
-    predicted class depends on rounding. final: the last scan was about these functions.
+    predicted class depends on rounding. final: the last scan was about these functions. outliers: ids of rows that are
+    left out; proof: of the upper bound then, by places of the rows.
     """
 
     status: Literal["certified", "not_separable", "stopped"]
@@ -225,6 +239,8 @@ class KernelResult:
     confusion: NDArray[np.int64]
     undecided: int
     final: bool
+    outliers: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    proof: Proof | None = None
 
     @property
     def lower(self) -> float | None:
@@ -243,7 +259,7 @@ class KernelMargin(BaseProblem[KernelState, KernelSummary]):
 
     kernels: they differ only in gamma. settings: the models. bound: of the decision values of all rows, with the hinge.
     memory_bytes: for the kernel matrices. folds, seed: of cross-validation, 0: none. names: of the members, one for
-    each setting, if several models are trained together.
+    each setting, if several models are trained together. removed: sorted ids of rows that are left out.
     """
 
     kernels: tuple[Kernel, ...]
@@ -259,6 +275,7 @@ class KernelMargin(BaseProblem[KernelState, KernelSummary]):
     sample_share: float = SAMPLE_SHARE
     sample_bytes: int = SAMPLE_BYTES
     names: tuple[str, ...] = ()
+    removed: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
 
     # The question
 
@@ -292,6 +309,7 @@ class KernelMargin(BaseProblem[KernelState, KernelSummary]):
             self.folds,
             self.seed,
             self.bound,
+            self.removed,
         )
 
     @cached_property

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from coremargin.errors import UsageError
 from coremargin.formats.function import CALLABLE, missing_function
 from coremargin.problems.common import messages
-from coremargin.problems.common.messages import MARGIN, RELATIVE_VALUE, VALUE
+from coremargin.problems.common.messages import MARGIN, RELATIVE_VALUE, TRIMMED_MARGIN, VALUE
 from coremargin.problems.common.one_model import OneModel
 from coremargin.problems.kernel.spec import HELP, KernelJob, KernelSpec
 from coremargin.spec import format_seconds
@@ -123,10 +123,14 @@ class KernelKind(WorkingSetMessages, OneModel[KernelJob, "KernelMargin", "Kernel
         return "kernel" in options
 
     def problem(self, job: KernelJob, source: Source) -> KernelMargin:
-        """The problem on these rows, by the strategy of the job."""
+        """The problem on these rows, by the strategy of the job, or without outliers."""
+        from coremargin.problems.kernel.outliers import with_outliers
         from coremargin.problems.kernel.published import PublishedKernelMargin
+        from coremargin.problems.outliers.removal import count_left_out
 
         found = super().problem(job, source)
+        if job.outliers is not None and (left_out := count_left_out(source, job.outliers)):
+            return with_outliers(found, left_out)
         if job.strategy == "fast":
             return found
         return PublishedKernelMargin(
@@ -143,8 +147,18 @@ class KernelKind(WorkingSetMessages, OneModel[KernelJob, "KernelMargin", "Kernel
     def claims(self, model: KernelModel) -> Claims:
         """A margin, or with a loss a value, also one within the bound of a relative margin."""
         if not model.certificate.is_value:
-            return MARGIN
+            return MARGIN if model.outlier_ids is None else TRIMMED_MARGIN
         return RELATIVE_VALUE if "relative_margin" in model.parameters else VALUE
+
+    def rows_meant(self, model: KernelModel) -> str:
+        """The rows that the claims are about."""
+        return super().rows_meant(model) if model.outlier_ids is None else messages.describe_left_out(model)
+
+    def describe_work(self, bounds: str, figures: Mapping[str, Any]) -> str:
+        """The progress of the search for outliers, in one line."""
+        from coremargin.problems.outliers.messages import describe_search
+
+        return describe_search(bounds, figures)
 
     def facts(self, problem: KernelMargin, state: KernelState) -> dict[str, Any]:
         """Why the run ended, the working set, and the confusion matrix of the last scan."""
@@ -179,7 +193,8 @@ class KernelKind(WorkingSetMessages, OneModel[KernelJob, "KernelMargin", "Kernel
         """The kernel matrix."""
         model, rows = cast("KernelModel", outcome.model), outcome.run["working_set_rows"]
         carriers = model.certificate.coreset_rows
-        return "working set", f"the kernel matrix of {rows:,} rows; {carriers:,} of them carry the functions"
+        carried = "functions" if model.outlier_ids is None else "function and the proof"
+        return "working set", f"the kernel matrix of {rows:,} rows; {carriers:,} of them carry the {carried}"
 
     def describe(self, path: str | Path, model: KernelModel, made: Sequence[tuple[str, str]]) -> list[str]:
         """The kernel, the classes, and the margin or the value."""

@@ -60,6 +60,8 @@ def kernel_model(
         "uppers": found.uppers,
         "coreset_ids": found.rows.ids,
         "coreset_classes": found.rows.classes,
+        **({"outliers_ids": found.outliers} if "outliers" in parameters else {}),
+        **({} if found.proof is None else found.proof.to_arrays("proof")),
         **values,
         **transform_arrays(source),
     }

@@ -175,7 +175,7 @@ class KernelProbe:
         x = self.expansions.kernels[0].points(data.rows)
         values, errors = self.expansions.values(x), self.expansions.errors(x)
         signs = columns.signs(data.classes, data.ids)
-        margins = np.where(signs == 0, np.inf, signs * values) if columns.folds else signs * values
+        margins = signs * values if columns.has_all_rows else np.where(signs == 0, np.inf, signs * values)
         slack, costs = (1.0 - margins) + errors, columns.costs(signs, data.shares)
         lost, widest = weighted_losses(columns.loss, costs, slack), np.where(signs == 0, 0.0, np.abs(values))
         with np.errstate(over="ignore", invalid="ignore"):

@@ -166,6 +166,8 @@ def _reducible_model(model: AnyModel, rows: int) -> KernelModel:
             "a model with a relative margin cannot be reduced: decision values of fewer rows may lie beyond its bound; "
             "reduce one that was trained without relative_margin"
         )
+    if "outliers" in model.parameters:
+        raise UsageError("expected a model of all rows, found one that leaves out outliers")
     if "view" in model.record:
         raise UsageError("expected a model of all rows, found one that holds out a fold")
     most = len(model.coreset_ids)

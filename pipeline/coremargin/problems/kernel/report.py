@@ -83,6 +83,7 @@ def render(model: Json, run: Json, records: Sequence[Json], *, name: str = "MODE
     reduced = model.get("reduced") or {}
     view |= claims.view() | {
         "soft": soft,
+        "left_out": view["parameters"].get("outliers"),
         "charts": drawn | {"ruler": ruler(claims)},
         **confusion_view(run, view["classes"]),
         "kernel": model["kernel"],

@@ -12,6 +12,7 @@ from coremargin.formats.limits import GAMMAS, MOST_DEGREE
 from coremargin.problems.fleet.risk import check_choice
 from coremargin.problems.fleet.spec import Choose, Folds, FoldSeed, check_folds
 from coremargin.problems.job import TrainJob, check_gammas, parse_gamma
+from coremargin.problems.outliers.kind import parse_outliers
 from coremargin.problems.relative_margin.spec import BoundOfDecisions, check_relative_margin
 from coremargin.problems.soft.spec import (
     COST,
@@ -199,7 +200,8 @@ class KernelJob(KernelSpec, frozen=True, kw_only=True):
     """One model with a kernel.
 
     strategy: of a hard margin between two classes, a published algorithm by its name; all of them end with the same
-    kind of certificate.
+    kind of certificate. outliers: of a hard margin between two classes, how many rows may be left out: a number, or a
+    share of the rows with a label and a weight. A search proves that no other rows are better to leave out.
     """
 
     gamma: Annotated[Literal["scale"] | float, GAMMA] = "scale"
@@ -216,10 +218,16 @@ class KernelJob(KernelSpec, frozen=True, kw_only=True):
             extra={"metavar": "NAME"},
         ),
     ] = "fast"
+    outliers: Annotated[
+        int | str | None,
+        Meta(description="Rows to exclude as outliers: 10, or 1%.", extra={"metavar": "K", "text": parse_outliers}),
+    ] = None
 
     def __post_init__(self) -> None:
-        """Raises ValueError for options out of range, and for what a strategy cannot do."""
+        """Raises ValueError for options out of range, and for what a strategy, or outliers, cannot do."""
         super().__post_init__()
+        if self.outliers is not None:
+            self._check_outliers(self.outliers)
         if self.strategy == "fast":
             return
         for name in ("loss", "classes"):
@@ -234,9 +242,26 @@ class KernelJob(KernelSpec, frozen=True, kw_only=True):
                 "strategy 'fast', or one of the kernels linear, poly, rbf"
             )
 
+    def _check_outliers(self, outliers: int | str) -> None:
+        from coremargin.problems.outliers.removal import check_one_count
+
+        check_one_count(outliers)
+        for name, default in (("loss", None), ("classes", None), ("strategy", "fast")):
+            if getattr(self, name) != default:
+                raise ValueError(
+                    f"outliers: they are for hard margins between two classes by strategy 'fast', found {name} "
+                    f"{getattr(self, name)!r}; leave out one of the two"
+                )
+        if self.kernel_name == CALLABLE:
+            raise ValueError(
+                "outliers: with a kernel they need one of linear, poly, rbf, found a function; a feature map "
+                "(map) takes outliers too"
+            )
+
     def parameters(self) -> dict[str, Any]:
         """The parameters in the model's record."""
-        return self.parameters_of(self.costs[0], self.gamma) | {"strategy": self.strategy}
+        outliers = {} if self.outliers is None else {"outliers": self.outliers}
+        return self.parameters_of(self.costs[0], self.gamma) | {"strategy": self.strategy} | outliers
 
 
 class KernelFleetJob(KernelSpec, frozen=True, kw_only=True):

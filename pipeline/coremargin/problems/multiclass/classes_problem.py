@@ -28,18 +28,20 @@ from coremargin.problems.common.state_arrays import part_from_arrays, state_from
 from coremargin.problems.common.warm_start import AppendedRows, RowFetcher, appended_to_last_chunk
 from coremargin.problems.common.zone import REASONS, Zone, has_moved
 from coremargin.problems.multiclass.probe import ClassesProbe, ClassesSummary
+from coremargin.problems.outliers.removal import Removal
 from coremargin.spec import format_size
 
 if TYPE_CHECKING:
     from coremargin.data.difference import Difference
     from coremargin.engine.allowance import Allowance
     from coremargin.formats.model_record import Known
+    from coremargin.maths.outliers.row_search import Proof
     from coremargin.maths.rows import Rows
 
 Array = NDArray[np.float64]
 Ids = NDArray[np.int64]
-Status = Literal["running", "certified", "not_separable", "stalled"]
-STATUSES: tuple[Status, ...] = ("running", "certified", "not_separable", "stalled")
+Status = Literal["running", "certified", "not_separable", "stalled", "unfinished"]
+STATUSES: tuple[Status, ...] = ("running", "certified", "not_separable", "stalled", "unfinished")
 
 #: Points on the segment from the best hypothesis (0) to the newest (1) that a scan evaluates besides the newest.
 LINE_POINTS = (0.25, 0.5, 0.75, 0.9)
@@ -68,6 +70,8 @@ class ClassesState:
 
     partial: the summary of the chunks ``partial_chunks`` (m,) for the probe of the next scan: of the sample before the
     first one, of the earlier commit after a warm start; in a certified state, of all rows for the last scan.
+
+    removal: with outliers; then ``upper`` is a bound for the rows that are removed only.
     """
 
     round: int
@@ -91,6 +95,12 @@ class ClassesState:
     mu: float = 1.0
     partial: ClassesSummary | None = None
     partial_chunks: Ids = field(default_factory=lambda: np.zeros(0, np.int64))
+    removal: Removal | None = None
+
+    @property
+    def removed(self) -> Removal:
+        """The rows that are removed, of a job with outliers."""
+        return cast("Removal", self.removal)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Plain arrays, exact: ``from_arrays`` returns the same bits."""
@@ -112,6 +122,7 @@ class ClassesState:
             "proof": ClassRows.from_arrays,
             "zone": part_from_arrays(Zone),
             "partial": partial,
+            "removal": Removal.from_arrays,
         }
         return cls(**state_from_arrays(cls, arrays, makers, STATUSES, may_lack=("best", "rows_below")))
 
@@ -123,7 +134,8 @@ class ClassesResult:
     status, reason, kind, lower, upper: as in ``Result``. hypothesis (K, d + 1): the last column times ``constant``
     holds the intercepts; rows, duals (m, K): those that carry the proof, rows without features where these are not
     needed; reference (K, d + 1): the hypothesis that determines the duals of all other rows (zero for the hard margin).
-    confusion (K, K): of the last scan, and of this very hypothesis if ``final``.
+    confusion (K, K): of the last scan, and of this very hypothesis if ``final``. With outliers, ``outliers`` has the
+    ids of the rows that are left out, and ``proof`` is about ``rows``, whose duals are zero.
     """
 
     status: Literal["certified", "not_separable", "stopped"]
@@ -138,6 +150,8 @@ class ClassesResult:
     reference: Array
     confusion: NDArray[np.int64]
     final: bool
+    outliers: Ids = field(default_factory=lambda: np.zeros(0, np.int64))
+    proof: Proof | None = None
 
 
 @dataclass(frozen=True)

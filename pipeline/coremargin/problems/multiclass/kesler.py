@@ -3,6 +3,11 @@
 As for two classes: a working set is solved exactly and its weights give the upper bound; a scan of all rows gives the
 lower bound and sends the rows with the lowest margins. A row of the working set stands for its K - 1 vectors, of which
 the solver makes what it needs.
+
+Strategy "paper" is Figure 1 of the same paper on these vectors: the first row to begin with, then the row with the
+least margin of each scan; "any-violator" is its Corollary 3.2: any row below (1 - epsilon) of the upper bound will do,
+so that a scan may end at the first. A row brings all of its vectors, so that Lemma 3.1's number of vectors bounds that
+of rows: the margin of the working set falls at least as far as with the one vector that the paper adds.
 """
 
 from __future__ import annotations
@@ -14,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.data.view import bytes_read
 from coremargin.engine.memory_need import MemoryNeed
 from coremargin.engine.problem import CannotWarmStart
 from coremargin.maths import multiclass as mc
@@ -22,8 +28,8 @@ from coremargin.maths.kesler_apart import solve_apart, upper_apart
 from coremargin.maths.margin import gamma, is_certified, unit_scales
 from coremargin.maths.rows import dense, lengths, take
 from coremargin.maths.span import span_of
-from coremargin.problems.common.classes import check_scale
-from coremargin.problems.common.driver_rows import ClassRows
+from coremargin.problems.common.classes import check_scale, zero_weight_error
+from coremargin.problems.common.driver_rows import ClassRows, read_labelled_rows
 from coremargin.problems.common.sizes import rows_sent, wanted_working_set_rows
 from coremargin.problems.common.warm_start import most_cached_rows
 from coremargin.problems.common.zone import Zone
@@ -31,7 +37,9 @@ from coremargin.problems.multiclass.classes_problem import ClassesProblem
 from coremargin.problems.multiclass.probe import ClassesProbe, ClassesSummary
 
 if TYPE_CHECKING:
+    from coremargin.data.difference import Difference
     from coremargin.engine.allowance import Allowance
+    from coremargin.formats.choices import ClassesStrategy
     from coremargin.problems.multiclass.classes_problem import ClassesState
 
 Array = NDArray[np.float64]
@@ -48,10 +56,11 @@ IDLE_SCANS = 3
 class KeslerMargin(ClassesProblem):
     """Maximum-margin separation of several classes, to a share 1 - epsilon of the best possible margin.
 
-    blocks: tasks of a scan (each sends its own share of rows).
+    blocks: tasks of a scan (each sends its own share of rows). strategy: "fast", or an algorithm of the paper.
     """
 
     blocks: int = 1
+    strategy: ClassesStrategy = "fast"
 
     class_c = None  # of the class: rows have no loss
 
@@ -60,6 +69,19 @@ class KeslerMargin(ClassesProblem):
         """How many rows the working set may hold."""
         classes, p = self.shape
         return max(min(4 * classes * p, 1000), self.memory_bytes // (8 * (p + classes)))
+
+    @property
+    def sample_chunks(self) -> list[int]:
+        """The chunks that ``start`` reads: the first one that has labels for an algorithm of the paper."""
+        if self.strategy == "fast":
+            return super().sample_chunks
+        labelled = self.source.scalars().counts[:, list(self.codes)].any(axis=1)
+        return [int(chunk) for chunk in np.flatnonzero(labelled)[:1]]
+
+    @property
+    def eager(self) -> bool:
+        """Any violator: a scan ends with the block that has one."""
+        return self.strategy == "any-violator"
 
     @property
     def memory_need(self) -> MemoryNeed:
@@ -72,18 +94,37 @@ class KeslerMargin(ClassesProblem):
     # The algorithm.
 
     def start(self) -> ClassesState:
-        """Solve on a sample of chunks."""
+        """Solve on a sample of chunks, or on the first row."""
         check_scale(self.source)
-        sample, read = self.read_sample()
+        sample, read = self.read_sample() if self.strategy == "fast" else self._first_row()
         state = replace(self.unsolved(), new_rows=len(sample), sample_bytes=read)
         state = self._solve(state, sample.exact())
         limit = min(self.working_set_rows // 2, 2 * rows_sent(self.source, self.working_set_rows))
         lowest = self._lowest(state, limit)
         return replace(state, working_set=state.working_set.take(lowest), rows_held=len(lowest))
 
+    def _first_row(self) -> tuple[ClassRows, int]:
+        """The first row with a label and a weight, and the bytes read."""
+        read = 0
+        for chunk in range(self.sample_chunks[0], self.source.chunks):
+            first, stop = self.source.span(chunk)
+            found, read = read_labelled_rows(self.source, chunk, self.place), read + stop - first
+            if len(found):
+                return found.take(np.arange(1)), bytes_read(self.source, read)
+        raise zero_weight_error(self.source, self.codes[0])
+
+    def points(self, state: ClassesState) -> Array:
+        """The newest hypothesis alone for an algorithm of the paper."""
+        return super().points(state) if self.strategy == "fast" else np.ones(1)
+
     def probe(self, state: ClassesState) -> ClassesProbe:
         """The probe of the next scan."""
         points, most_sent = self.points(state), rows_sent(self.source, self.working_set_rows)
+        level = min(state.upper, 1e300)
+        if self.eager:  # of rows that rounding leaves undecided, too, one joins
+            longest = float(self.source.scalars().max_norm.max())
+            error = mc.score_error(self.source.features, longest, state.newest, self.constant)
+            level = (1.0 - self.epsilon) * level + 4.0 * error
         return ClassesProbe(
             newest=state.newest,
             best=state.best if len(points) > 1 else None,
@@ -91,26 +132,30 @@ class KeslerMargin(ClassesProblem):
             place=self.place,
             constant=self.constant,
             class_c=None,
-            keep=max(1, most_sent // self.blocks),
+            keep=max(1, most_sent // self.blocks) if self.strategy == "fast" else 1,
             known=state.working_set.ids,
-            level=min(state.upper, 1e300),
+            level=level,
             dtype=self.source.dtype.name,
             sparse=self.source.sparse,
             chunk_rows=self.source.chunk_rows,
+            first_only=self.eager,
         )
+
+    def enough(self, summary: ClassesSummary) -> bool:
+        """Whether a violator was found."""
+        return self.eager and len(summary.near) > 0
 
     def update(self, state: ClassesState, summary: ClassesSummary) -> ClassesState:
         """Bounds, working set and hypothesis after a scan."""
         state, summary = self.add_partial(state, summary)
         before = state.lower, state.upper
-        state = replace(
-            state, round=state.round + 1, confusion=summary.confusion, rows_below=int(summary.below[0]), new_rows=0
-        )
-        state = self._with_lower_bound(state, summary)
+        state = replace(state, round=state.round + 1, rows_below=int(summary.below[0]), new_rows=0)
+        if not self.enough(summary):  # a scan that ended early has not seen all rows: it proves no bound
+            state = self._with_lower_bound(replace(state, confusion=summary.confusion), summary)
         if is_certified(state.lower, state.upper, self.epsilon):
             return replace(state, status="certified")
-        state = self._add_sent_rows(state, summary)
-        if state.new_rows == 0 or state.zone.idle >= IDLE_SCANS:
+        state = self._add_sent_rows(state, self._joining(state, summary))
+        if state.new_rows == 0 or (self.strategy == "fast" and state.zone.idle >= IDLE_SCANS):
             return replace(state, status="stalled")
         state = self._solve(state, state.working_set)
         moved = state.lower > before[0] or state.upper < before[1] * (1.0 - 1e-12)
@@ -132,9 +177,17 @@ class KeslerMargin(ClassesProblem):
                 state = replace(state, lower_now=lower)
         return state
 
-    def _add_sent_rows(self, state: ClassesState, summary: ClassesSummary) -> ClassesState:
+    def _joining(self, state: ClassesState, summary: ClassesSummary) -> ClassRows:
+        """Those of the sent rows that join the working set: all, the one with the least margin, or the first."""
+        sent = summary.near
+        if self.strategy == "fast":
+            return sent
+        margin, _ = mc.margins(mc.scores_of(sent.rows, state.newest, self.constant), sent.classes)
+        return sent.take(np.lexsort([sent.ids] if self.eager else [sent.ids, margin])[:1])
+
+    def _add_sent_rows(self, state: ClassesState, sent: ClassRows) -> ClassesState:
         """Add the rows that the scan sent to the working set; make room first when it is full."""
-        working_set, sent = state.working_set, summary.near
+        working_set = state.working_set
         if len(working_set) + len(sent) > self.working_set_rows and state.upper < state.upper_at_eviction:
             working_set = working_set.take(self._lowest(state, max(0, self.working_set_rows - len(sent))))
             state = replace(state, upper_at_eviction=state.upper)
@@ -238,6 +291,12 @@ class KeslerMargin(ClassesProblem):
         return found.status == "stalled" or lost > 0.1 * self.epsilon * found.upper
 
     # Warm start.
+
+    def warm_start(self, arrays: Mapping[str, NDArray[Any]], difference: Difference) -> ClassesState:
+        """See ``ClassesProblem``; refused for an algorithm of the paper."""
+        if self.strategy != "fast":
+            raise CannotWarmStart(f"strategy {self.strategy!r} reads all rows again and again")
+        return super().warm_start(arrays, difference)
 
     def warm_start_state(self, state: ClassesState, allowance: Allowance) -> Mapping[str, NDArray[Any]]:
         """The warm-start state: as much of the working set as may be kept, with rows as stored."""

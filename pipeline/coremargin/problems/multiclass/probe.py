@@ -8,7 +8,7 @@ finds the same sides.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -124,11 +124,16 @@ class ClassesProbe:
     dtype: str
     sparse: bool
     chunk_rows: int
+    first_only: bool = False
+    removed: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def narrow(self, block: Block) -> ClassesProbe:
-        """The probe with the known ids of one block only."""
+        """The probe with the ids of one block only."""
         first, stop = np.array([block.chunks[0], block.chunks[-1] + 1]) * self.chunk_rows
-        return replace(self, known=self.known[np.searchsorted(self.known, first) : np.searchsorted(self.known, stop)])
+        known, removed = (
+            ids[np.searchsorted(ids, first) : np.searchsorted(ids, stop)] for ids in (self.known, self.removed)
+        )
+        return replace(self, known=known, removed=removed)
 
     def empty(self) -> ClassesSummary:
         """The summary of no rows."""
@@ -159,7 +164,8 @@ class ClassesProbe:
         """Summarise parts of chunks, in order, each with its share of its chunk."""
         summary, longest = self.empty(), source.scalars().max_norm
         lowest = _LowestRows(self.keep, summary.near)
-        for chunk, data, share in parts:
+        for chunk, every, share in parts:
+            data = every.take(every.unlike(self.removed)) if len(self.removed) else every
             if len(data):
                 summary = summary.merge(self._summarise_part(data, float(longest[chunk]), lowest, share))
         return summary if self.class_c is not None else replace(summary, near=lowest.finish())
@@ -184,7 +190,9 @@ class ClassesProbe:
             mine = margin if k == 0 else margins(along[k], data.classes)[0]
             smallest[k] = self._smallest_margin(data, mine, at, longest)
         new = np.flatnonzero(np.isin(data.ids, self.known, invert=True))
-        lowest.offer(margin[new], data, new)
+        if self.first_only:
+            new = new[margin[new] < self.level][:1]
+        lowest.offer(data.ids[new] if self.first_only else margin[new], data, new)
         return replace(summary, smallest=smallest, below=np.array([np.count_nonzero(margin < self.level)]))
 
     def _smallest_margin(self, data: ClassRows, margin: Array, at: Array, longest: float) -> float:
@@ -256,7 +264,7 @@ class _LowestRows:
         self.keep = keep
         self._offers = [(np.zeros(0), empty)]
 
-    def offer(self, values: Array, data: ClassRows, places: NDArray[np.intp]) -> None:
+    def offer(self, values: NDArray[Any], data: ClassRows, places: NDArray[np.intp]) -> None:
         """Offer the rows at these places, with these margins."""
         _, first = np.unique(values, return_index=True)
         first = first[: self.keep]

@@ -36,6 +36,7 @@ def render(
     drawn = charts.by_round(records, run, claims, of=of, closing=view["status"] != "not_separable")
     view |= claims.view() | {
         "soft": soft,
+        "left_out": view["parameters"].get("outliers"),
         "charts": drawn | {"ruler": ruler(claims)},
         **confusion_view(run, view["classes"]),
         "influence": influence,

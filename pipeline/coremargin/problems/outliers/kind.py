@@ -108,8 +108,8 @@ class OutlierKind(TwoClassKind[OutlierJob, "OutlierMargin"]):
     run = OutlierRun
 
     def matches(self, options: Mapping[str, Any]) -> bool:
-        """Whether a job with these options has outliers."""
-        return "outliers" in options
+        """Whether a job with these options has outliers, and neither a kernel nor several classes."""
+        return "outliers" in options and "kernel" not in options and "classes" not in options
 
     def problem(self, job: OutlierJob, source: Source) -> OutlierMargin:
         """The problem that a job poses on these rows."""

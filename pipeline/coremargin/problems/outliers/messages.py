@@ -17,6 +17,12 @@ def describe_inseparable(k: int, least: int) -> str:
     return f"excluding {k:,} rows cannot make the classes separable: at least {least:,} must be excluded (proven)"
 
 
+def describe_search(bounds: str, figures: Mapping[str, Any]) -> str:
+    """The progress of a search for the best rows to leave out, in one line."""
+    nodes = f"{figures['nodes']:,} nodes" if "nodes" in figures else "begins"
+    return "; ".join([f"search: {bounds}", nodes, *describe_outlook_briefly(figures), "Ctrl-C stops here"])
+
+
 def describe_overlap(figures: Mapping[str, Any]) -> str:
     """Describe a proven or likely overlap of more than k rows, and what helps; "" without one."""
     k, wrong, least = (figures.get(name) or 0 for name in ("outliers", "wrong", "least"))

@@ -69,6 +69,11 @@ class OutlierTable:
 
 def outlier_table(model: AnyModel) -> OutlierTable:
     """The outliers of a model. Raises UsageError when it was trained without outliers."""
+    if "outliers" in model.parameters and model.problem != "outliers":
+        raise UsageError(
+            f"this model is of problem {model.problem!r}, whose outliers have no gains: `coremargin show MODEL` names "
+            f"them; in Python, `outlier_ids`"
+        )
     if model.problem != "outliers":
         raise UsageError(f"this model is of problem {model.problem!r}: no rows were excluded; train with --outliers")
     model = cast("Model", model)  # models of other kinds are of other problems
