@@ -1,0 +1,190 @@
+"""Structured output as a kind of problem: the job's options, job to problem, state to model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from msgspec import Meta
+
+from coremargin.problems.common.messages import (
+    ValueClaims,
+    claimed_bounds,
+    describe_bound,
+    describe_ratio,
+    format_exact,
+)
+from coremargin.problems.common.one_model import OneModel
+from coremargin.problems.job import TrainJob
+from coremargin.problems.soft.spec import COST, check_costs
+
+if TYPE_CHECKING:
+    from coremargin.data.source import Source
+    from coremargin.models.single import SingleModel
+    from coremargin.models.structured import StructuredModel
+    from coremargin.problems.common.messages import Pairs
+    from coremargin.problems.kind import Outcome
+    from coremargin.problems.structured.structured_hinge import StructuredHinge, StructuredState
+
+
+class StructuredJob(TrainJob, frozen=True, kw_only=True):
+    """Labels of rows that depend on each other, with the hinge loss.
+
+    structure: "chain": an example is a group of rows, a sequence; labels that follow one another have scores.
+    "outputs": each row is an example, and a wrong label has a cost. The loss of a labelling is the sum of the costs of
+    its labels, without a table 1 for each wrong one. Weights of a constant feature are penalised: in a chain of 1, else
+    of the length of the longest row, as of several classes at once.
+    """
+
+    structure: Annotated[
+        Literal["chain", "outputs"],
+        Meta(description="Sequences of rows (chain), or single rows whose wrong labels have costs (outputs)."),
+    ]
+    loss: Literal["hinge"]
+    C: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check the options. Raises ValueError."""
+        super().__post_init__()
+        check_costs([self.cost])
+        if self.map is not None:
+            raise ValueError(f"map: structured output has none, found {self.map!r}; leave it out")
+
+    @property
+    def cost(self) -> float:
+        """C, or its default."""
+        return COST if self.C is None else self.C
+
+    def parameters(self) -> dict[str, Any]:
+        """The parameters that the model's record keeps."""
+        return super().parameters() | {"structure": self.structure, "loss": self.loss, "C": self.cost}
+
+
+@dataclass(frozen=True)
+class StructuredResult:
+    """Bounds as records have them."""
+
+    status: str
+    lower: float | None
+    upper: float | None
+    kind: str = "duality_gap"
+
+
+class StructuredClaims(ValueClaims):
+    """The value of the objective over all examples."""
+
+    def driver_memory(self, outcome: Outcome, model: SingleModel) -> tuple[str, str]:
+        """The rows in memory, and the labellings that carry the proof."""
+        labellings = len(model.array("duals_row"))
+        held = outcome.run["working_set_rows"]
+        text = f"all {model.rows:,} rows were in memory" if held == model.rows else f"{held:,} rows at a time in memory"
+        return "rows", f"{text}; the proof rests on {labellings:,} labellings"
+
+    def describe(self, model: SingleModel, rows: str) -> Pairs:
+        """The loss, the value and its bound."""
+        claims, parameters = model.certificate, model.parameters
+        value = f"at most {format_exact(claims.upper)} over {rows}"
+        if claims.upper is None:
+            value = "not known: no pass over all rows was finished"
+        return [
+            ("structure", parameters["structure"]),
+            ("loss", f"{parameters['loss']}, C {parameters['C']:g}"),
+            ("value", value),
+            ("best possible", describe_bound("at least", claims.lower)),
+            describe_ratio(model),
+            ("labellings", f"{len(model.array('duals_row')):,} with dual weights"),
+        ]
+
+
+CLAIMS = StructuredClaims()
+
+
+class StructuredKind(OneModel[StructuredJob, "StructuredHinge", "StructuredModel"]):
+    """A hypothesis about all labels of an example."""
+
+    name = "structured"
+    job = StructuredJob
+    title = "structured output"
+    thing = "hypothesis"
+    selected_by = "give structure"
+
+    def matches(self, options: Mapping[str, Any]) -> bool:
+        """Whether a job with these options names a structure."""
+        return "structure" in options
+
+    def problem(self, job: StructuredJob, source: Source) -> StructuredHinge:
+        """The problem on these rows."""
+        from coremargin.maths.structures.costs import zero_one
+        from coremargin.problems.common.classes import class_codes
+        from coremargin.problems.structured.structured_hinge import StructuredHinge
+
+        classes = len(class_codes(source))
+        return StructuredHinge(
+            source,
+            job.epsilon,
+            job.cost,
+            zero_one(classes),
+            job.structure == "chain",
+            intercept=job.intercept,
+            memory_bytes=job.memory_bytes,
+        )
+
+    def describe_reading(self, job: StructuredJob) -> str:
+        """How often a job reads the store."""
+        return "once if all rows fit in memory, else in passes until both bounds are close enough"
+
+    def memory_purpose(self, problem: StructuredHinge) -> str:
+        """Rows."""
+        return "for rows, which are read once where half of it holds them"
+
+    def model(self, job: StructuredJob, problem: StructuredHinge, state: StructuredState) -> StructuredModel:
+        """The model of a state."""
+        import numpy as np
+
+        from coremargin.maths.rows import nothing
+        from coremargin.models.structured import StructuredModel
+        from coremargin.problems.common.model import record_of, transform_arrays
+
+        source, classes = problem.source, len(problem.codes)
+        w = state.w if state.best is None else state.best
+        split = (source.features + 1) * classes
+        known = np.isfinite(state.upper)
+        found = StructuredResult(
+            "certified" if state.status == "certified" else "stopped",
+            max(0.0, state.lower) if known else None,
+            state.upper if known else None,
+        )
+        record = record_of(source, problem.codes, found, self.name, job.parameters(), 0, constant=problem.constant)
+        numbers = {
+            "hypothesis": np.ascontiguousarray(w[:split].reshape(-1, classes).T),
+            "costs": problem.costs,
+            "coreset_ids": np.zeros(0, np.int64),
+            "duals_row": problem.first_rows(state.duals.example),
+            **{name: values for name, values in state.duals.to_arrays("duals").items() if name != "duals_example"},
+            **({"transitions": np.ascontiguousarray(w[split:].reshape(classes, classes).T)} if problem.chained else {}),
+            **transform_arrays(source),
+        }
+        return StructuredModel(record, numbers, nothing(0, np.float64, sparse=False))
+
+    def claims(self, model: StructuredModel) -> StructuredClaims:
+        """A value."""
+        return CLAIMS
+
+    def summary(self, model: StructuredModel, run: Mapping[str, Any]) -> dict[str, Any]:
+        """Both bounds, and the number of labellings."""
+        return claimed_bounds(model) | {"labellings": len(model.array("duals_row"))}
+
+    def facts(self, problem: StructuredHinge, state: StructuredState) -> dict[str, Any]:
+        """Why the run ended."""
+        return {"reason": problem.reason(state), "labellings": len(state.duals)}
+
+    def report(self, folder: Path, name: str) -> str:
+        """The page of a model's folder."""
+        from coremargin.problems.structured import report
+
+        return report.page_of(folder, name)
+
+
+KIND = StructuredKind()
