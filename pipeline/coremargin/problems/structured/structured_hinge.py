@@ -57,8 +57,8 @@ LEFT, MOST_VISITS = 0.3, 30
 SETTLED = 0.01
 #: The job ends after so many looks at the bounds without a proof, in memory and over segments.
 MOST_LOOKS, MOST_PASSES = 400, 100
-#: It ends as well if neither bound moves by more than this share in a look.
-NOTHING = 1e-14
+#: It ends as well when neither bound has moved by more than a share of NOTHING in so many looks or passes in a row.
+NOTHING, MOST_IDLE = 1e-14, 5
 #: Vectors of weights on the driver: w, its best, mean, beginning and total, and scratch.
 VECTORS = 8
 UNIT = float(np.finfo(np.float64).eps) / 2
@@ -72,7 +72,8 @@ class StructuredState:
     of ``upper``, None before the first proof. begun, mean (D,): those whose losses the current pass sums up. total
     (D,): the sum of w after each segment of the pass so far. losses (2,), reach: sums of the pass so far, as in the
     summary. cached: ids of cached examples. segment: the next one; passes: finished; looks: at the bounds, with all
-    rows in memory. rows, sent: rows in memory, and examples sent by the last scan.
+    rows in memory; idle: looks or passes in a row that moved neither bound. rows, sent: rows in memory, and examples
+    sent by the last scan.
     """
 
     round: int
@@ -93,6 +94,7 @@ class StructuredState:
     segment: int
     passes: int
     looks: int
+    idle: int
     rows: int
     sent: int
     sample_bytes: int = 0
@@ -230,6 +232,7 @@ class StructuredHinge(BaseProblem[StructuredState, StructuredSummary]):
             segment=0,
             passes=0,
             looks=0,
+            idle=0,
             rows=0,
             sent=0,
         )
@@ -351,16 +354,14 @@ class StructuredHinge(BaseProblem[StructuredState, StructuredSummary]):
     def _after_pass(self, state: StructuredState) -> StructuredState:
         """Bounds after the last segment: the losses are of the hypotheses with which the pass began."""
         off = state.drift + self._sum_error(self.source.chunk_rows) * 2.0 * state.reach
-        upper, lower = state.upper, max(state.lower, self._dual(state, off))
+        before, lower = state, max(state.lower, self._dual(state, off))
         for w, loss in zip(self._proven(state), state.losses, strict=False):
             value = self._value(w, float(loss))
             if value < state.upper:
                 state = replace(state, upper=value, best=w)
         state = replace(state, lower=lower, passes=state.passes + 1, segment=0)
-        moved = state.upper < upper * (1 - NOTHING) or state.lower > lower * (1 + NOTHING) or state.passes < 3
         return replace(
-            state,
-            status=self._status(state, state.passes >= MOST_PASSES, moved=moved),
+            self._judged(state, before, late=state.passes >= MOST_PASSES),
             begun=state.w,
             mean=state.total / len(self.segments),
             total=np.zeros_like(state.w),
@@ -368,10 +369,14 @@ class StructuredHinge(BaseProblem[StructuredState, StructuredSummary]):
             reach=0.0,
         )
 
-    def _status(self, state: StructuredState, late: bool, *, moved: bool) -> Status:
+    def _judged(self, state: StructuredState, before: StructuredState, *, late: bool) -> StructuredState:
+        """With its status, from the bounds and those before."""
+        moved = state.upper < before.upper * (1 - NOTHING) or state.lower > before.lower + NOTHING * abs(before.lower)
+        idle = 0 if moved else before.idle + 1
+        status: Status = "unfinished" if late else "stalled" if idle == MOST_IDLE else "running"
         if is_certified(state.lower, state.upper, self.epsilon):
-            return "certified"
-        return "unfinished" if late else "running" if moved else "stalled"
+            status = "certified"
+        return replace(state, idle=idle, status=status)
 
     def _value(self, w: Array, loss: float) -> float:
         """P, rounded up, from the sum of the losses, which is rounded up example by example."""
@@ -414,15 +419,13 @@ class StructuredHinge(BaseProblem[StructuredState, StructuredSummary]):
     def _look(self, state: StructuredState, every: Sequences) -> StructuredState:
         """Both bounds, from all examples: w and the sum of losses anew, from the labellings."""
         w, loss, reach = psi_sum(every, state.duals)
-        state = replace(state, w=w, dual_loss=loss, looks=state.looks + 1, drift=0.0)
+        before, state = state, replace(state, w=w, dual_loss=loss, looks=state.looks + 1, drift=0.0)
         at = losses_at(every, w)
         value = self._value(w, exact_sum(every.c * (np.maximum(at.values, 0.0) + at.errors)) * (1 + 1e-15))
-        lower = self._dual(state, self._sum_error(len(every.labels)) * reach)
-        moved = value < state.upper * (1 - NOTHING) or lower > state.lower * (1 + NOTHING)
         if value < state.upper:
             state = replace(state, upper=value, best=w)
-        state = replace(state, lower=max(state.lower, lower))
-        return replace(state, status=self._status(state, state.looks >= MOST_LOOKS, moved=moved))
+        lower = self._dual(state, self._sum_error(len(every.labels)) * reach)
+        return self._judged(replace(state, lower=max(state.lower, lower)), before, late=state.looks >= MOST_LOOKS)
 
     # results
 
