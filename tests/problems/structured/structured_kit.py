@@ -68,7 +68,7 @@ def exact_bounds(
         labels = arrays["duals_labels"][start:end].tolist()
         known.setdefault(row, []).append((labels, float(arrays["duals_weight"][k])))
         start = end
-    feasible = True
+    feasible, excess = True, 1.0
     for group in dict.fromkeys(groups.tolist()):
         rows = np.flatnonzero(groups == group)
         true = [place[row] for row in rows]
@@ -85,7 +85,7 @@ def exact_bounds(
             gain = sum(float((one * (there - mine_)).sum()) for one, there, mine_ in zip((v, moves), here, own))
             best = max(best, loss + gain)
         value += c * best
-        feasible = feasible and sum(weight for _, weight in mine) <= c * (1 + 1e-12)
+        excess = max(excess, sum(weight for _, weight in mine) / c)
         for labels, weight in mine:
             feasible = feasible and weight >= 0 and len(labels) == len(rows)
             if not feasible:
@@ -96,4 +96,5 @@ def exact_bounds(
                 sums += weight * (one - other)
     if known or not feasible:
         return value, -np.inf
-    return value, dual_loss - 0.5 * float(sum((one * one).sum() for one in total))
+    # weights that are too large by a factor are a dual point when they are divided by it
+    return value, dual_loss / excess - 0.5 * float(sum((one * one).sum() for one in total)) / excess**2
