@@ -155,4 +155,4 @@ def test_what_is_confirmed_of_mutated_models_is_true(cases: list[Case], tmp_path
 @pytest.mark.slow
 def test_what_is_confirmed_of_many_mutated_models_is_true(cases: list[Case], tmp_path: Path) -> None:
     """The same for more of them."""
-    attack(cases, tmp_path, range(150, 3000))
+    attack(cases, tmp_path, range(150, 800))

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from msgspec import UNSET
+from scipy.sparse import csr_array, issparse
 
 from coremargin.formats.model_record import WHOLE
 from coremargin.verify.checks import Check, same_classes, same_epsilon, same_ratio, typed
@@ -100,9 +101,13 @@ _FIELDS = ("scores", "errors", "place", "c", "groups")
 
 @dataclass(frozen=True)
 class StructuredSummary:
-    """The summary of one chunk: its rows and, of the dual point, their sums."""
+    """The summary of one chunk: its rows and, of the dual point, their sums.
+
+    parts: columns (m,) of v, and sums (K, m) of the rows' shares there, of each slab.
+    """
 
     rows: _Rows
+    parts: tuple[tuple[np.ndarray, np.ndarray], ...]
     sums: dict[str, np.ndarray]
     radius: float
     members: Members
@@ -130,6 +135,7 @@ class StructuredScan(StoreFindings):
         self._row, self._label = row[order], label[order]
         self._before = np.where(within > 0, np.roll(label, 1), -1)[order]
         self._weight = np.repeat(claim.weight, claim.counts)[order]
+        self._longest = max(map(length, claim.v[:, :-1]))
         self._limits = np.zeros(len(claim.begins))  # c of the example of each labelling
         self._matched = 0  # labellings of examples that there are
         self._waiting: _Rows | None = None  # of an example that may go on
@@ -150,7 +156,8 @@ class StructuredScan(StoreFindings):
         np.add.at(shares, (at, place[at]), weight)
         np.subtract.at(shares, (at, label), weight)
         sizes = np.bincount(at[place[at] != label], weights=weight[place[at] != label], minlength=len(place)) * 2.0
-        sums = {name: Total(self._totals[name].high.shape) for name in ("dual_sum", "reach", "dual_loss")}
+        sums = {name: Total(self._totals[name].high.shape) for name in ("reach", "dual_loss")}
+        sums_of_slabs = []
         sums["dual_loss"].add(np.asarray(rounded_sum((weight * claim.costs[place[at], label]).tolist())))
         scores, errors, radius = np.empty((len(place), classes)), np.empty(len(place)), 0.0
         for part, x in slabs(chunk.x, SLAB_ROWS):
@@ -158,27 +165,38 @@ class StructuredScan(StoreFindings):
             radius = max(radius, float(lengths.max()))
             with np.errstate(over="ignore", invalid="ignore"):  # what overflows proves nothing
                 scores[part], errors[part] = self._scores(x, lengths)
-                mine = shares[part]
-                dual_sum = np.asarray(mine.T @ x)
-                sums["dual_sum"].add(np.column_stack([dual_sum, claim.constant * mine.sum(axis=0)]))
+                sums_of_slabs.append(self._dual_sums(x, shares[part]))
                 sums["reach"].add(np.asarray(sizes[part] @ (lengths + claim.constant)))
         members = self.members(chunk, np.where(place >= 0, 1, 0))
         values = {name: total.value for name, total in sums.items()}
         groups = None if claim.transitions is None else chunk.groups
         rows = _Rows(chunk.start, scores, errors, place, claim.cost * weights, groups)
-        return StructuredSummary(rows, values, radius, members)
+        return StructuredSummary(rows, tuple(sums_of_slabs), values, radius, members)
+
+    def _dual_sums(self, x: Any, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Columns (m,) of v, and the sums (K, m) of rows (n, d) by their shares (n, K) there."""
+        shown = np.flatnonzero(shares.any(axis=1))
+        x, shares = x[shown], shares[shown]
+        columns = np.arange(x.shape[1])
+        if issparse(x):
+            columns, places = np.unique(x.indices, return_inverse=True)
+            x = csr_array((x.data, places.reshape(-1), x.indptr), shape=(x.shape[0], len(columns)))
+        sums = np.column_stack([np.asarray(shares.T @ x), self.claim.constant * shares.sum(axis=0)])
+        return np.append(columns, self.claim.v.shape[1] - 1), sums
 
     def _scores(self, x: Any, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Scores (n, K), and bounds (n,) on their errors."""
         v, d = self.claim.v, self.claim.v.shape[1] - 1
         b = self.claim.constant * v[:, -1]
-        size = lengths * max(map(length, v[:, :-1])) + float(np.abs(b).max())
+        size = lengths * self._longest + float(np.abs(b).max())
         return np.asarray(x @ v[:, :-1].T) + b, gamma(d + 4) * size + (d + 4) * TINY
 
     def add(self, summary: StructuredSummary) -> None:
         """Add a summary; in the order of chunks, as examples go on from one to the next."""
         for name, values in summary.sums.items():
             self._totals[name].add(values)
+        for columns, values in summary.parts:
+            self._totals["dual_sum"].add_columns(columns, values)
         rows = summary.rows
         self.count(int((rows.place < 0).sum()), summary.radius, summary.members)
         with np.errstate(over="ignore", invalid="ignore"):

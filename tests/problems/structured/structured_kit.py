@@ -82,7 +82,9 @@ def exact_bounds(
         for labels in product(range(len(classes)), repeat=len(rows)):
             here = features(rows, labels)
             loss = sum(costs[a, b] for a, b in zip(true, labels, strict=True))
-            gain = sum(float((one * (there - mine_)).sum()) for one, there, mine_ in zip((v, moves), here, own))
+            gain = sum(
+                float((one * (there - mine_)).sum()) for one, there, mine_ in zip((v, moves), here, own, strict=True)
+            )
             best = max(best, loss + gain)
         value += c * best
         excess = max(excess, sum(weight for _, weight in mine) / c)

@@ -29,7 +29,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
@@ -353,7 +352,7 @@ def psi_sum(examples: Sequences, duals: Labellings) -> tuple[Array, float, float
 
 
 @cache
-def compiled() -> SimpleNamespace:
+def compiled() -> Any:
     """The functions below, compiled."""
     return jit_together(emissions, decode, score, difference, losses, visit)
 
