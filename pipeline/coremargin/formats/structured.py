@@ -21,7 +21,7 @@ class StructuredParameters(HyperplaneParameters, frozen=True, kw_only=True):
     structure: Literal["chain", "outputs"]
     loss: Literal["hinge"]
     C: AboveZero
-    costs: Literal["table", "taxonomy"] | UnsetType = UNSET
+    costs: Literal["table", "taxonomy", "ordinal"] | UnsetType = UNSET
 
 
 class Structured(ClassifierRecord, frozen=True, kw_only=True, tag_field="problem", tag="structured"):

@@ -76,6 +76,9 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
     only: str | int | float | bool | None = None,
     nu: float | None = None,
     structure: Literal["chain", "outputs"] | None = None,
+    costs: str | os.PathLike[str] | None = None,
+    taxonomy: str | os.PathLike[str] | None = None,
+    ordinal: bool = False,
     strategy: Strategy | None = None,
     centre: Centre | None = None,
     pick: ErrorPick | None = None,
@@ -179,6 +182,14 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
     structure : {"chain", "outputs"}, optional
         With loss "hinge", labels of rows that depend on each other (``StructuredJob``): "chain", sequences, which are
         ``groups`` of rows; "outputs", single rows whose wrong labels have costs [5]_. None: other problems.
+    costs : path-like, optional
+        With ``structure``, a CSV file with the cost of each label (columns) in the place of a true one (lines). None:
+        1 for each wrong label.
+    taxonomy : path-like, optional
+        With ``structure``, a CSV file with a node and the node above it in each line, whose leaves are the labels; a
+        label costs half of the edges between it and the true one.
+    ordinal : bool, default False
+        With ``structure``, labels are numbers, and costs the differences between them.
     strategy : str, optional
         For hard margins (``HardMarginJob``, with ``kernel`` ``KernelJob``): "fast", or a published algorithm, such as
         "paper", Figure 1 of [1]_, with one new row per scan; all end with the same certificate. The guide lists them.
@@ -286,6 +297,9 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
         "only": only,
         "nu": nu,
         "structure": structure,
+        "costs": costs,
+        "taxonomy": taxonomy,
+        "ordinal": ordinal or None,
         "strategy": strategy,
         "centre": centre,
         "pick": pick,

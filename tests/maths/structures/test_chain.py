@@ -42,8 +42,10 @@ def every_labelling(examples: Sequences, i: int) -> list[tuple[tuple[int, ...], 
     """All labellings of an example, in order, with losses and psi."""
     true = tuple(int(label) for label in examples.labels[examples.offsets[i] : examples.offsets[i + 1]])
     own = features_of(examples, i, true)
-    every = product(range(len(examples.costs)), repeat=len(true))
-    return [(y, sum(examples.costs[a, b] for a, b in zip(true, y)), own - features_of(examples, i, y)) for y in every]
+    return [
+        (y, float(examples.costs[true, y].sum()), own - features_of(examples, i, y))
+        for y in product(range(len(examples.costs)), repeat=len(true))
+    ]
 
 
 @pytest.mark.parametrize("chained", [True, False])

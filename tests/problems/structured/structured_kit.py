@@ -82,10 +82,8 @@ def exact_bounds(
         for labels in product(range(len(classes)), repeat=len(rows)):
             here = features(rows, labels)
             loss = sum(costs[a, b] for a, b in zip(true, labels, strict=True))
-            gain = sum(
-                float((one * (there - mine_)).sum()) for one, there, mine_ in zip((v, moves), here, own, strict=True)
-            )
-            best = max(best, loss + gain)
+            more = (here[0] - own[0]) * v, (here[1] - own[1]) * moves
+            best = max(best, loss + float(more[0].sum() + more[1].sum()))
         value += c * best
         excess = max(excess, sum(weight for _, weight in mine) / c)
         for labels, weight in mine:

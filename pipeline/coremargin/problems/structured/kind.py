@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from msgspec import Meta
 
@@ -22,6 +23,7 @@ from coremargin.problems.soft.spec import COST, check_costs
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
+    from coremargin.models.fleet import AnyModel
     from coremargin.models.single import SingleModel
     from coremargin.models.structured import StructuredModel
     from coremargin.problems.common.messages import Pairs
@@ -29,13 +31,17 @@ if TYPE_CHECKING:
     from coremargin.problems.structured.structured_hinge import StructuredHinge, StructuredState
 
 
+#: Options that say what a wrong label costs, and their words in records.
+COSTS = {"costs": "table", "taxonomy": "taxonomy", "ordinal": "ordinal"}
+
+
 class StructuredJob(TrainJob, frozen=True, kw_only=True):
     """Labels of rows that depend on each other, with the hinge loss.
 
     structure: "chain": an example is a group of rows, a sequence; labels that follow one another have scores.
-    "outputs": each row is an example, and a wrong label has a cost. The loss of a labelling is the sum of the costs of
-    its labels, without a table 1 for each wrong one. Weights of a constant feature are penalised: in a chain of 1, else
-    of the length of the longest row, as of several classes at once.
+    "outputs": each row is an example. The loss of a labelling is the sum of the costs of its labels: 1 for each wrong
+    one, unless ``costs``, ``taxonomy`` or ``ordinal`` say otherwise. Weights of a constant feature are penalised: in a
+    chain of 1, else of the length of the longest row, as of several classes at once.
     """
 
     structure: Annotated[
@@ -44,11 +50,23 @@ class StructuredJob(TrainJob, frozen=True, kw_only=True):
     ]
     loss: Literal["hinge"]
     C: float | None = None
+    costs: Annotated[
+        Path | None,
+        Meta(description="CSV file: the cost of each label (columns) in the place of a true one (lines)."),
+    ] = None
+    taxonomy: Annotated[
+        Path | None,
+        Meta(description="CSV file with a node and the one above it in each line: costs are distances in the tree."),
+    ] = None
+    ordinal: Annotated[bool, Meta(description="Labels are numbers, and costs the differences between them.")] = False
 
     def __post_init__(self) -> None:
         """Check the options. Raises ValueError."""
         super().__post_init__()
         check_costs([self.cost])
+        given = [name for name in COSTS if getattr(self, name)]
+        if len(given) > 1:
+            raise ValueError(f"{given[0]}: cannot be combined with {given[1]}: both say what a wrong label costs")
         if self.map is not None:
             raise ValueError(f"map: structured output has none, found {self.map!r}; leave it out")
 
@@ -59,7 +77,17 @@ class StructuredJob(TrainJob, frozen=True, kw_only=True):
 
     def parameters(self) -> dict[str, Any]:
         """The parameters that the model's record keeps."""
-        return super().parameters() | {"structure": self.structure, "loss": self.loss, "C": self.cost}
+        costs = [word for name, word in COSTS.items() if getattr(self, name)]
+        shared = super().parameters() | {"structure": self.structure, "loss": self.loss, "C": self.cost}
+        return shared | ({"costs": costs[0]} if costs else {})
+
+    def identity(self) -> dict[str, Any]:
+        """Adds the content of files."""
+        from coremargin.problems.structured.cost_files import read_bytes
+
+        file = self.costs or self.taxonomy
+        content = {} if file is None else {"costs_sha256": hashlib.sha256(read_bytes(file)).hexdigest()}
+        return super().identity() | content
 
 
 @dataclass(frozen=True)
@@ -90,7 +118,7 @@ class StructuredClaims(ValueClaims):
             value = "not known: no pass over all rows was finished"
         return [
             ("structure", parameters["structure"]),
-            ("loss", f"{parameters['loss']}, C {parameters['C']:g}"),
+            ("loss", f"{parameters['loss']}, C {parameters['C']:g}, costs {parameters.get('costs', '0/1')}"),
             ("value", value),
             ("best possible", describe_bound("at least", claims.lower)),
             describe_ratio(model),
@@ -116,20 +144,27 @@ class StructuredKind(OneModel[StructuredJob, "StructuredHinge", "StructuredModel
 
     def problem(self, job: StructuredJob, source: Source) -> StructuredHinge:
         """The problem on these rows."""
-        from coremargin.maths.structures.costs import zero_one
         from coremargin.problems.common.classes import class_codes
+        from coremargin.problems.structured.cost_files import costs_of
         from coremargin.problems.structured.structured_hinge import StructuredHinge
 
-        classes = len(class_codes(source))
+        classes = [source.classes[code] for code in class_codes(source)]
         return StructuredHinge(
             source,
             job.epsilon,
             job.cost,
-            zero_one(classes),
+            costs_of(job, classes),
             job.structure == "chain",
             intercept=job.intercept,
             memory_bytes=job.memory_bytes,
         )
+
+    def is_model_of(self, job: StructuredJob, model: AnyModel) -> bool:
+        """Also with the same costs."""
+        from coremargin.problems.structured.cost_files import costs_of
+
+        same = super().is_model_of(job, model)
+        return same and (costs_of(job, model.classes) == cast("StructuredModel", model).costs).all()
 
     def describe_reading(self, job: StructuredJob) -> str:
         """How often a job reads the store."""
