@@ -95,11 +95,10 @@ def test_trees_that_are_none_are_refused(store: Path, tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="cannot be combined"):
         coremargin.train(store, structure="outputs", loss="hinge", taxonomy=tmp_path / "tree.csv", ordinal=True)
     with pytest.raises(CoremarginError, match=r"none\.csv"):
-        coremargin.train(store, structure="outputs", loss="hinge", costs=tmp_path / "none.csv", cluster="threads")
+        coremargin.train(store, structure="outputs", loss="hinge", costs=tmp_path / "none.csv", out=tmp_path / "m")
 
 
 def test_a_label_may_lie_above_others() -> None:
     """Half of the edges between two nodes, whatever their depth."""
-    np.testing.assert_array_equal(
-        tree_costs(["a", "b", "r"], {"a": "b", "b": "r"}), [[0, 0.5, 1], [0.5, 0, 0.5], [1, 0.5, 0]]
-    )
+    costs = tree_costs(["a", "b", "r"], {"a": "b", "b": "r"})
+    np.testing.assert_array_equal(costs, [[0, 0.5, 1], [0.5, 0, 0.5], [1, 0.5, 0]])
