@@ -28,7 +28,7 @@ def jit(source: Compiled) -> Compiled:
     return made
 
 
-def jit_together(*sources: FunctionType) -> SimpleNamespace:
+def jit_together(*sources: Any) -> SimpleNamespace:
     """Compiled functions of one module that call each other, by name."""
     found: dict[str, Any] = {}
     for source in sources:

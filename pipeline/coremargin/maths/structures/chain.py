@@ -82,7 +82,7 @@ class Sequences:
     def size(self) -> int:
         """Of w: (d + 1) K, and K^2 for the transitions."""
         classes = len(self.costs)
-        return (self.rows.shape[1] + 1) * classes + classes * classes * self.chained
+        return int((self.rows.shape[1] + 1) * classes + classes * classes * self.chained)
 
     @classmethod
     def nothing(cls, features: int, dtype: Any, costs: Array, constant: float, *, chained: bool) -> Self:
@@ -163,7 +163,7 @@ class _Truth(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """The labellings of all examples: slots (m, N), weights (n, m) and losses (n, m), and how many there are (n,).
+    """The labellings of all examples: slots (m, N), weights (n, m) and losses (n, m), and how many are taken (n,).
 
     The true one is the first; the others have lost all weight, or not.
     """
@@ -171,7 +171,7 @@ class _Known(NamedTuple):
     slots: NDArray[np.unsignedinteger[Any]]
     weights: Array
     losses: Array
-    count: Ids
+    taken: Ids
 
 
 class _Scratch(NamedTuple):
@@ -223,7 +223,7 @@ class ChainAscent:
 
     def several(self) -> NDArray[np.intp]:
         """The places of the examples that have a labelling besides the true one."""
-        return np.flatnonzero(self._known.count > 1)
+        return np.flatnonzero(self._known.taken > 1)
 
     def visit(self, order: NDArray[np.intp], w: Array, *, search: bool, steps: int = STEPS) -> float:
         """Visit examples in this order and change w (D,) in place.
@@ -357,7 +357,7 @@ def compiled() -> Any:
     return jit_together(emissions, decode, score, difference, losses, visit)
 
 
-def emissions(rows, table, first, stop, out):  # type: ignore[no-untyped-def]
+def emissions(rows: Any, table: Any, first: Any, stop: Any, out: Any) -> Any:
     """The scores (T, K) of the rows of an example for each class."""
     indptr, indices, data, constant = rows
     classes, last = table.shape[1], table.shape[0] - 1
@@ -370,7 +370,7 @@ def emissions(rows, table, first, stop, out):  # type: ignore[no-untyped-def]
                 out[t - first, k] += value * table[feature, k]
 
 
-def decode(scores, into, length, best, path):  # type: ignore[no-untyped-def]
+def decode(scores: Any, into: Any, length: Any, best: Any, path: Any) -> Any:
     """The labelling of the highest score, the first in order of several, and its score (Viterbi, from the end)."""
     classes = scores.shape[1]
     for k in range(classes):
@@ -399,7 +399,7 @@ def decode(scores, into, length, best, path):  # type: ignore[no-untyped-def]
     return best[0, path[0]]
 
 
-def score(scores, into, length, path):  # type: ignore[no-untyped-def]
+def score(scores: Any, into: Any, length: Any, path: Any) -> Any:
     """The score of a labelling."""
     total = scores[0, path[0]]
     for t in range(1, length):
@@ -407,7 +407,7 @@ def score(scores, into, length, path):  # type: ignore[no-untyped-def]
     return total
 
 
-def difference(rows, chained, classes, first, one, other, scratch):  # type: ignore[no-untyped-def]
+def difference(rows: Any, chained: Any, classes: Any, first: Any, one: Any, other: Any, scratch: Any) -> Any:
     """Phi(one) - Phi(other): places of its entries, and their values; returns how many, and the sum of squares."""
     indptr, indices, data, constant = rows
     buffer, places, values = scratch.zeros, scratch.places, scratch.values
@@ -440,7 +440,7 @@ def difference(rows, chained, classes, first, one, other, scratch):  # type: ign
     return count, square
 
 
-def losses(rows, truth, w, augmented, tables, values, argmax):  # type: ignore[no-untyped-def]
+def losses(rows: Any, truth: Any, w: Any, augmented: Any, tables: Any, values: Any, argmax: Any) -> Any:
     """H_i of every example, and the labels of the maximum."""
     labels, offsets, costs, chained = truth
     classes = len(costs)
@@ -459,7 +459,9 @@ def losses(rows, truth, w, augmented, tables, values, argmax):  # type: ignore[n
         values[i] = decode(scores, into, stop - first, best, argmax[first:stop]) - own
 
 
-def visit(rows, truth, known, scratch, order, begin, w, search, steps, least):  # type: ignore[no-untyped-def]  # noqa: PLR0913 - compiled code takes no object
+def visit(  # noqa: PLR0913 - compiled code takes no object
+    rows: Any, truth: Any, known: Any, scratch: Any, order: Any, begin: Any, w: Any, search: Any, steps: Any, least: Any
+) -> Any:
     """Visit examples, from place ``begin`` of their order; see ``ChainAscent.visit``.
 
     Returns where it has come to, before the end at an example that needs another slot, and the sum of their gaps.

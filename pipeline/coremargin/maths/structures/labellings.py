@@ -92,4 +92,4 @@ def label_dtype(classes: int) -> np.dtype[np.unsignedinteger[Any]]:
 def ragged(starts: NDArray[Any], lengths: NDArray[Any]) -> Ids:
     """The places from each start on, as many as its length, one run after the other."""
     ends = np.cumsum(lengths)
-    return np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(starts - (ends - lengths), lengths)
+    return np.asarray(np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(starts - (ends - lengths), lengths))
