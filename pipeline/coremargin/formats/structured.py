@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from msgspec import UNSET, Meta, UnsetType
@@ -19,9 +19,16 @@ class StructuredParameters(HyperplaneParameters, frozen=True, kw_only=True):
     """What was asked for; costs: where those of a label in the place of another come from, unset: all are 1."""
 
     structure: Literal["chain", "outputs"]
-    loss: Literal["hinge"]
-    C: AboveZero
+    loss: Literal["hinge"] | UnsetType = UNSET
+    C: AboveZero | UnsetType = UNSET
     costs: Literal["table", "taxonomy", "ordinal"] | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for half a loss, and for costs without one."""
+        if (self.loss is UNSET) != (self.C is UNSET):
+            raise ValueError("expected loss and C together, or none of them")
+        if self.loss is UNSET and self.costs is not UNSET:
+            raise ValueError("expected costs with a loss only")
 
 
 class Structured(ClassifierRecord, frozen=True, kw_only=True, tag_field="problem", tag="structured"):
@@ -29,8 +36,6 @@ class Structured(ClassifierRecord, frozen=True, kw_only=True, tag_field="problem
 
     constant: the last entry of every row.
     """
-
-    KINDS: ClassVar[tuple[str, ...]] = ("duality_gap",)
 
     parameters: StructuredParameters
     constant: Annotated[float, Meta(ge=0, le=1.7976931348623157e308)]
@@ -42,6 +47,16 @@ class Structured(ClassifierRecord, frozen=True, kw_only=True, tag_field="problem
             raise ValueError(f"expected no coreset rows of structured output, found {self.certificate.coreset_rows}")
         if self.map:
             raise ValueError(f"expected rows that are not mapped, found map {self.map!r}")
+
+    @property
+    def soft(self) -> bool:
+        """With a loss: the bounds are about a value, not a margin."""
+        return self.parameters.loss is not UNSET
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """What the certificate may be about."""
+        return ("duality_gap",) if self.soft else ("margin",)
 
     @property
     def chained(self) -> bool:

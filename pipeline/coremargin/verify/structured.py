@@ -13,6 +13,9 @@ and for weights a >= 0 of labellings no v has a value below
 where r >= 1 is so large that the weights of each example, divided by r, sum to c_i at most (Lagrange). An example
 without labellings has all of its weight on the true one, which adds nothing to either sum.
 
+For a hard margin, of which no v has one above ||sum a psi|| / sum a, the margin of an example is score(y_i) less the
+largest score of the other labellings; prefixes that have left the true labelling are kept apart from it.
+
 H_i. Maxima over prefixes (Viterbi) from the first row to the last, in float64, of all examples of a chunk together;
 an example that goes on in the next chunk waits with its scores. The scores of a row are off by at most e_t =
 gamma_(d+4) (||x_t|| max ||w_k|| + max |b_k|), and H_i by 2 sum e_t + 2 gamma_(3T+8) times the sum of the largest terms'
@@ -33,12 +36,14 @@ from msgspec import UNSET
 from scipy.sparse import csr_array, issparse
 
 from coremargin.formats.model_record import WHOLE
-from coremargin.verify.checks import Check, same_classes, same_epsilon, same_ratio, typed
+from coremargin.verify.checks import CLOSE, Check, same_classes, same_epsilon, same_ratio, shown, typed
 from coremargin.verify.claim import AnyClaim, any_claim
 from coremargin.verify.kind import Kind
+from coremargin.verify.margins import status as margin_status
 from coremargin.verify.store import Members, StoreFindings
 from coremargin.verify.sums import SLAB_ROWS, TINY, UNIT, Total, gamma, length, rounded_sum, slabs
-from coremargin.verify.values import status, value_bounded, value_reached
+from coremargin.verify.values import status as value_status
+from coremargin.verify.values import value_bounded, value_reached
 
 if TYPE_CHECKING:
     from coremargin.formats.model_files import ModelFiles
@@ -57,9 +62,9 @@ class StructuredClaim(AnyClaim):
     constant: float  #: last entry of every row
     v: np.ndarray  #: (K, d + 1)
     transitions: np.ndarray | None  #: (K, K), None if examples are rows
-    costs: np.ndarray  #: (K, K)
+    costs: np.ndarray  #: (K, K), not used for a hard margin
     plain: bool  #: all wrong labels cost 1
-    cost: float  #: C
+    cost: float  #: C, 1 for a hard margin
     begins: np.ndarray  #: (m,) first row of the example of each labelling, increasing
     weight: np.ndarray  #: (m,)
     ends: np.ndarray  #: (m,) in ``labelled``
@@ -73,9 +78,9 @@ class StructuredClaim(AnyClaim):
 
 @dataclass(frozen=True)
 class _Rows:
-    """Rows from number ``start`` on: scores (n, K), their errors (n,), places of their classes, -1 for rows that do not
+    """Rows from number ``start`` on: scores (n, K), their errors (n,), and their c (n,).
 
-    count, their c, and the numbers of those at which groups begin, None if each row is an example.
+    place (n,): of their classes, -1 for rows that do not count.
     """
 
     start: int
@@ -83,7 +88,7 @@ class _Rows:
     errors: np.ndarray
     place: np.ndarray
     c: np.ndarray
-    groups: np.ndarray | None
+    groups: np.ndarray  #: those at which groups begin, or all if each row is an example
 
     def joined(self, later: _Rows) -> _Rows:
         """These rows and those that follow."""
@@ -114,7 +119,7 @@ class StructuredSummary:
 
 
 class StructuredScan(StoreFindings):
-    """The scan for value and dual point.
+    """The scan for value or margin, and dual point.
 
     Sums: value (): c_i H_i, rounded up; dual_sum (K, d + 1): sum a psi without transitions; moves (K, K): of these;
     reach (): the sizes of all terms; dual_loss (): sum a loss.
@@ -135,10 +140,13 @@ class StructuredScan(StoreFindings):
         self._row, self._label = row[order], label[order]
         self._before = np.where(within > 0, np.roll(label, 1), -1)[order]
         self._weight = np.repeat(claim.weight, claim.counts)[order]
+        self._which = np.repeat(np.arange(len(claim.begins)), claim.counts)[order]
+        self._differs = np.zeros(len(claim.begins), bool)  # labellings from the true one
         self._longest = max(map(length, claim.v[:, :-1]))
         self._limits = np.zeros(len(claim.begins))  # c of the example of each labelling
         self._matched = 0  # labellings of examples that there are
         self._waiting: _Rows | None = None  # of an example that may go on
+        self.margin, self.lowest = math.inf, -1  # the smallest margin, times the length of all weights, and its row
         self.mixed: int | None = None  # a row whose label or weight does not fit its group
         self.examples = 0
 
@@ -169,7 +177,8 @@ class StructuredScan(StoreFindings):
                 sums["reach"].add(np.asarray(sizes[part] @ (lengths + claim.constant)))
         members = self.members(chunk, np.where(place >= 0, 1, 0))
         values = {name: total.value for name, total in sums.items()}
-        groups = None if claim.transitions is None else chunk.groups
+        every = np.arange(chunk.start, chunk.start + len(place))
+        groups = every if claim.transitions is None or chunk.groups is None else chunk.groups
         rows = _Rows(chunk.start, scores, errors, place, claim.cost * weights, groups)
         return StructuredSummary(rows, tuple(sums_of_slabs), values, radius, members)
 
@@ -200,9 +209,6 @@ class StructuredScan(StoreFindings):
         rows = summary.rows
         self.count(int((rows.place < 0).sum()), summary.radius, summary.members)
         with np.errstate(over="ignore", invalid="ignore"):
-            if rows.groups is None:
-                self._add_examples(rows, np.arange(rows.start, rows.start + len(rows.place) + 1))
-                return
             rows = rows if self._waiting is None else self._waiting.joined(rows)
             stop = rows.start + len(rows.place)
             edges = np.append(rows.groups, stop)
@@ -228,12 +234,20 @@ class StructuredScan(StoreFindings):
         self._limits[a:b] = c[place]
         counted = np.flatnonzero(c > 0)
         self.examples += len(counted)
-        losses = c[counted] * _losses(claim, rows, begins[counted], lengths[counted])
-        self._totals["value"].add(np.asarray(math.fsum(losses) if np.isfinite(losses).all() else np.inf))
-        if claim.transitions is None:
-            return
+        losses = _losses(claim, rows, begins[counted], lengths[counted])
+        if claim.soft:
+            losses = np.maximum(losses, 0.0) * c[counted]
+            self._totals["value"].add(np.asarray(math.fsum(losses) if np.isfinite(losses).all() else np.inf))
+        elif len(losses):
+            margins = np.where(np.isfinite(losses), -losses, -np.inf)
+            k = int(np.argmin(margins))
+            if margins[k] < self.margin:
+                self.margin, self.lowest = float(margins[k]), int(edges[counted[k]])
         a, b = np.searchsorted(self._row, [edges[0], edges[-1]])
         row, label, before = self._row[a:b] - rows.start, self._label[a:b], self._before[a:b]
+        self._differs[self._which[a:b][rows.place[row] != label]] = True
+        if claim.transitions is None:
+            return
         now = np.flatnonzero((before >= 0) & (rows.place[row] >= 0))
         row, weight = row[now], self._weight[a:b][now]
         moves = np.zeros_like(self._totals["moves"].high)
@@ -244,17 +258,35 @@ class StructuredScan(StoreFindings):
         self._totals["reach"].add(np.asarray(2.0 * weight.sum() * (2.0 + len(weight) / SLAB_ROWS)))
 
     def bounds(self) -> tuple[float | None, float | None]:
+        """The bounds found: of a value, or of a margin."""
+        if self.claim.soft:
+            return self._values()
+        longest, total = self._longest_sum(), rounded_sum(self.claim.weight.tolist()) * (1 - _FEW)
+        proves = total > 0 and self._matched == len(self.claim.begins) and math.isfinite(self._excess())
+        proves = proves and bool(self._differs.all())  # the true one weighs, and adds nothing to the sum
+        size = self._size * (1 + _FEW if self.margin > 0 else 1 - _FEW)
+        margin = self.margin / size if size > 0 and self.lowest >= 0 else None
+        return margin, longest / total * (1 + _FEW) if proves else None
+
+    @property
+    def _size(self) -> float:
+        moves = self.claim.transitions
+        parts = [self.claim.v.ravel()] + ([] if moves is None else [moves.ravel()])
+        return length(np.concatenate(parts))
+
+    def _longest_sum(self) -> float:
+        """||sum a psi||, rounded up."""
+        error = gamma(SLAB_ROWS + 16 + len(self.claim.labels))
+        sums = np.concatenate([self._totals[name].value.ravel() for name in ("dual_sum", "moves")])
+        return length(sums) * (1 + _FEW) + error * float(self._totals["reach"].value)
+
+    def _values(self) -> tuple[float, float]:
         """The dual bound, rounded down, and the value of the hypothesis, rounded up."""
-        claim, error = self.claim, gamma(SLAB_ROWS + 16 + len(self.claim.labels))
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            moves = np.zeros(0) if claim.transitions is None else claim.transitions.ravel()
-            size = length(np.concatenate([claim.v.ravel(), moves]))
+            size, longest, r = self._size, self._longest_sum(), self._excess()
             value = (0.5 * size * size + float(self._totals["value"].value)) * (1 + _FEW)
-            sums = np.concatenate([self._totals[name].value.ravel() for name in ("dual_sum", "moves")])
-            longest = length(sums) * (1 + _FEW) + error * float(self._totals["reach"].value)
-            r = self._excess()
             dual = float(self._totals["dual_loss"].value) * (1 - _FEW) / r - 0.5 * (longest / r) ** 2 * (1 + _FEW)
-        proves = dual > 0 and self._matched == len(claim.begins) and math.isfinite(dual)  # no labellings at all prove 0
+        proves = dual > 0 and self._matched == len(self.claim.begins) and math.isfinite(dual)  # none at all prove 0
         return (dual if proves else 0.0), (value if math.isfinite(value) else math.inf)
 
     def _excess(self) -> float:
@@ -268,14 +300,22 @@ class StructuredScan(StoreFindings):
 
     def checks(self) -> list[Check]:
         """The verdict on the claims."""
-        claim = self.claim
-        dual, value = cast("tuple[float, float]", self.bounds())
+        shared = [self.content(), *self._mixed_check(), self._labellings_check()]
+        if not self.claim.soft:
+            return [*shared, *self._margin_checks()]
+        dual, value = self._values()
+        return [*shared, value_reached(self.claim, value, self._about), value_bounded(self.claim, dual)]
+
+    def _margin_checks(self) -> list[Check]:
+        """Whether the margin is at least, and the best one at most, what is claimed."""
+        claim, (lower, upper) = self.claim, self.bounds()
+        least = f"the smallest margin of all {self._about} is {shown(lower)}, of that from row {self.lowest}"
+        low = claim.lower is None or (lower is not None and claim.lower <= lower)
+        most = f"{len(claim.weight):,} labellings prove at most {shown(upper)}"
+        high = claim.upper is None or (upper is not None and upper <= claim.upper)
         return [
-            self.content(),
-            *self._mixed_check(),
-            self._labellings_check(),
-            value_reached(claim, value, self._about),
-            value_bounded(claim, dual),
+            Check("lower bound", low, f"{least} (claimed: {shown(claim.lower)})"),
+            Check("upper bound", high, f"{most} (claimed: {shown(claim.upper)})"),
         ]
 
     @property
@@ -301,21 +341,26 @@ class StructuredScan(StoreFindings):
         if not math.isfinite(excess):
             return Check("labellings", ok=False, text="some have weight of examples that do not count")
         text = f"{len(claim.weight):,} with weights above 0"
+        if not claim.soft:
+            ok = bool(self._differs.all())
+            return Check("labellings", ok, f"{text}, none of them the true one" if ok else "one is the true one")
         if excess > 1.0 + 1e-9:
             return Check("labellings", ok=False, text=f"{text}: those of an example sum to {excess:.12g} of its C")
         return Check("labellings", ok=True, text=f"{text}; those of an example sum to its C at most")
 
 
 def _losses(claim: StructuredClaim, rows: _Rows, begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """H_i (n,), rounded up, of examples that begin at these places of the rows."""
+    """H_i (n,), rounded up, of examples that begin at these places of the rows; or margins, with a minus sign."""
     if not len(begins):
         return np.zeros(0)
-    scores, place = rows.scores, np.maximum(rows.place, 0)
-    largest = np.abs(scores).max(axis=1) + float(claim.costs.max())
-    moves = claim.transitions
+    scores, place, moves = rows.scores, np.maximum(rows.place, 0), claim.transitions
+    largest = np.abs(scores).max(axis=1) + float(claim.costs.max()) * claim.soft
     if moves is None:
-        own, raised = scores[begins, place[begins]], scores[begins] + claim.costs[place[begins]]
-        return np.maximum(raised.max(axis=1) - own + 2.0 * rows.errors[begins] + 8.0 * UNIT * largest[begins], 0.0)
+        y = place[begins]
+        own, others = scores[begins, y], scores[begins] + claim.costs[y] * claim.soft
+        if not claim.soft:
+            others[np.arange(len(y)), y] = -np.inf
+        return np.asarray(others.max(axis=1) - own + 2.0 * rows.errors[begins] + 8.0 * UNIT * largest[begins])
     largest = largest + float(np.abs(moves).max())
     terms = scores[np.arange(len(place)), place]
     terms[1:] += moves[place[:-1], place[1:]]
@@ -328,7 +373,33 @@ def _losses(claim: StructuredClaim, rows: _Rows, begins: np.ndarray, lengths: np
 
     own, errors = summed(terms), summed(rows.errors)
     error = 2.0 * errors + 2.0 * gamma(3 * int(lengths.max()) + 8) * summed(largest)
-    return np.maximum(_highest(claim, rows, begins, lengths) - own + error, 0.0)
+    highest = _highest(claim, rows, begins, lengths) if claim.soft else _runner_up(claim, rows, begins, lengths)
+    return np.asarray(highest - own + error)
+
+
+def _runner_up(claim: StructuredClaim, rows: _Rows, begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """The largest score (n,) of the labellings of each example but the true one."""
+    moves, classes = cast("np.ndarray", claim.transitions), len(claim.labels)
+    order = np.argsort(-lengths, kind="stable")
+    step, found = max(1, _TABLE // (classes * classes)), np.empty(len(begins))
+    for first in range(0, len(order), step):
+        mine = order[first : first + step]
+        start, count, every = begins[mine], lengths[mine], np.arange(len(mine))
+        y = rows.place[start]
+        true = rows.scores[start, y]  # of the true prefix
+        apart = rows.scores[start].copy()  # of the others, by their last label
+        apart[every, y] = -np.inf
+        for t in range(1, int(count[0])):
+            going = int(np.searchsorted(-count, -t, side="left"))  # longer than t
+            here, some, before = start[:going] + t, every[:going], y[:going]
+            ahead = (apart[:going, :, None] + moves[None]).max(axis=1)
+            leaving = true[:going, None] + moves[before]
+            y[:going] = rows.place[here]
+            true[:going] = leaving[some, y[:going]] + rows.scores[here, y[:going]]
+            leaving[some, y[:going]] = -np.inf
+            apart[:going] = np.maximum(ahead, leaving) + rows.scores[here]
+        found[mine] = apart.max(axis=1)
+    return found
 
 
 def _highest(claim: StructuredClaim, rows: _Rows, begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
@@ -363,7 +434,12 @@ def consistency(claim: StructuredClaim) -> list[Check]:
         same = bool((claim.costs == expected).all())
         text = "every wrong label costs 1" if same else "model claims that every wrong label costs 1, its costs differ"
         checks.append(Check("costs", same, text))
-    return [*checks, *same_epsilon(claim), *same_ratio(claim), status(claim)]
+    if not claim.soft and claim.lower is not None:
+        moves = np.zeros(0) if claim.transitions is None else claim.transitions.ravel()
+        size = length(np.concatenate([claim.v.ravel(), moves]))
+        checks.append(Check("length", abs(size - 1) <= CLOSE, f"of all weights: {size:.12g}, expected 1"))
+    judged = value_status(claim) if claim.soft else margin_status(claim)
+    return [*checks, *same_epsilon(claim), *same_ratio(claim), judged]
 
 
 def _constant(longest: float) -> float:
@@ -380,7 +456,7 @@ class StructuredKind(Kind[StructuredClaim]):
         """Weights, costs and labellings."""
         record, arrays = cast("Structured", files.record), files.arrays
         return StructuredClaim(
-            **any_claim(files, WHOLE, soft=True),
+            **any_claim(files, WHOLE, soft=record.soft),
             y=np.zeros(0, np.int64),
             labels=tuple(record.classes),
             constant=record.constant,
@@ -388,7 +464,7 @@ class StructuredKind(Kind[StructuredClaim]):
             transitions=arrays.get("transitions"),
             costs=arrays["costs"],
             plain=record.parameters.costs is UNSET,
-            cost=float(record.parameters.C),
+            cost=1.0 if record.parameters.C is UNSET else float(record.parameters.C),
             begins=arrays["duals_row"],
             weight=arrays["duals_weight"],
             ends=arrays["duals_ends"],

@@ -63,6 +63,31 @@ def test_losses_and_labels_are_those_of_enumeration(seed: int, chained: bool) ->
         assert labels == every[int(np.argmax(values))][0]
 
 
+@pytest.mark.parametrize("chained", [True, False])
+@pytest.mark.parametrize("seed", range(10))
+def test_margins_are_those_of_the_best_other_labelling(seed: int, chained: bool) -> None:
+    """Where the true labelling has the highest score, and where it has not."""
+    examples = some_sequences(seed, chained=chained)
+    w = np.random.default_rng(seed).normal(size=examples.size)
+    for v in (w, psi_sum(examples, perceptron_duals(examples))[0]):
+        found = losses_at(examples, v, hard=True)
+        for i in range(len(examples)):
+            true = tuple(examples.labels[examples.offsets[i] : examples.offsets[i + 1]].tolist())
+            others = [(y, -(v @ psi)) for y, _, psi in every_labelling(examples, i) if y != true]
+            highest = max(value for _, value in others)
+            assert abs(found.values[i] - highest) <= found.errors[i]
+            labels = tuple(found.argmax[examples.offsets[i] : examples.offsets[i + 1]].tolist())
+            assert dict(others)[labels] == pytest.approx(highest, abs=1e-9)
+
+
+def perceptron_duals(examples: Sequences) -> Labellings:
+    """Labellings of a few rounds of ascent, for a w that gets many examples right."""
+    ascent, w = ChainAscent(examples, Labellings.nothing(3), hard=True), np.zeros(examples.size)
+    for _ in range(20):
+        ascent.visit(np.arange(len(examples)), w, search=True)
+    return ascent.duals()
+
+
 def test_of_equal_labellings_the_first_is_taken() -> None:
     """With weights of zero and equal costs: in lexicographic order, among those of the largest loss."""
     examples = some_sequences(1)

@@ -43,11 +43,13 @@ def exact_bounds(
 ) -> tuple[float, float]:  # fmt: skip
     """(value, dual value) of a model by enumeration of all labellings; -inf for a point that is not feasible.
 
+    Of a hard margin: the least margin, and the bound of the labellings; inf for such a point.
+
     X: scaled rows; y: labels, None for rows without; groups: a number for each row.
     """
     classes, chained = list(record["classes"]), "transitions" in arrays
     place = [classes.index(label) if label is not None else -1 for label in y]
-    s, v, costs, C = record["constant"], arrays["hypothesis"], arrays["costs"], record["parameters"]["C"]
+    s, v, costs, C = record["constant"], arrays["hypothesis"], arrays["costs"], record["parameters"].get("C")
     moves = arrays["transitions"] if chained else np.zeros((len(classes), len(classes)))
     Z = np.column_stack([X.astype(float), np.full(len(X), s)])
 
@@ -68,12 +70,12 @@ def exact_bounds(
         labels = arrays["duals_labels"][start:end].tolist()
         known.setdefault(row, []).append((labels, float(arrays["duals_weight"][k])))
         start = end
-    feasible, excess = True, 1.0
+    feasible, excess, least = True, 1.0, np.inf
     for group in dict.fromkeys(groups.tolist()):
         rows = np.flatnonzero(groups == group)
         true = [place[row] for row in rows]
         mine = known.pop(int(rows[0]), [])
-        c = C * float(weights[rows[0]])
+        c = (1.0 if C is None else C) * float(weights[rows[0]])
         if min(true) < 0 or c == 0:
             feasible = feasible and not mine
             continue
@@ -83,17 +85,26 @@ def exact_bounds(
             here = features(rows, labels)
             loss = sum(costs[a, b] for a, b in zip(true, labels, strict=True))
             more = (here[0] - own[0]) * v, (here[1] - own[1]) * moves
-            best = max(best, loss + float(more[0].sum() + more[1].sum()))
+            if C is None and list(labels) == true:
+                continue
+            best = max(best, loss * (C is not None) + float(more[0].sum() + more[1].sum()))
+        least = min(least, -best)
         value += c * best
-        excess = max(excess, sum(weight for _, weight in mine) / c)
+        if C is not None:
+            excess = max(excess, sum(weight for _, weight in mine) / c)
         for labels, weight in mine:
-            feasible = feasible and weight >= 0 and len(labels) == len(rows)
+            feasible = feasible and weight >= 0 and len(labels) == len(rows) and (C is not None or labels != true)
             if not feasible:
                 break
             here = features(rows, labels)
             dual_loss += weight * sum(costs[a, b] for a, b in zip(true, labels, strict=True))
             for sums, one, other in zip(total, own, here, strict=True):
                 sums += weight * (one - other)
+    if C is None:
+        size = np.sqrt(float((v * v).sum() + (moves * moves).sum()))
+        length = np.sqrt(float(sum((one * one).sum() for one in total)))
+        weight = float(arrays["duals_weight"].sum())
+        return least / size, np.inf if known or not feasible or not weight > 0 else length / weight
     if known or not feasible:
         return value, -np.inf
     # weights that are too large by a factor are a dual point when they are divided by it

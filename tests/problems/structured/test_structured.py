@@ -15,16 +15,16 @@ from coremargin.data.arrays import ArraySource
 from coremargin.engine.plan import plan_blocks
 from coremargin.errors import BadRow, CoremarginError, UsageError
 from coremargin.maths.structures.costs import zero_one
-from coremargin.problems.structured.structured_hinge import StructuredHinge, StructuredState
+from coremargin.problems.structured.structured_problem import StructuredProblem, StructuredState
 from coremargin.verify import verify
 
 
-def problem_of(source: Any, *, chained: bool = True, memory: int = 1 << 28, epsilon: float = 1e-3) -> StructuredHinge:
+def problem_of(source: Any, *, chained: bool = True, memory: int = 1 << 28, epsilon: float = 1e-3) -> StructuredProblem:
     """The problem on some rows, with C = 0.3."""
-    return StructuredHinge(source, epsilon, 0.3, zero_one(3), chained, memory_bytes=memory)
+    return StructuredProblem(source, epsilon, 0.3, zero_one(3), chained, memory_bytes=memory)
 
 
-def steps(problem: StructuredHinge, state: StructuredState, most: int = 400) -> list[StructuredState]:
+def steps(problem: StructuredProblem, state: StructuredState, most: int = 400) -> list[StructuredState]:
     """All states from one on, those between scans too."""
     states = [state]
     for _ in range(most):
@@ -87,6 +87,48 @@ def test_outputs_with_equal_costs_are_several_classes_at_once() -> None:
     assert ours.record["constant"] == theirs.record["constant"]
 
 
+def separable(seed: int, examples: int = 40) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Sequences whose labels follow from their rows."""
+    X, y, groups = sequences(seed, examples)
+    return 0.3 * X + np.eye(4, dtype=np.float32)[y], y, groups
+
+
+@pytest.mark.parametrize("memory", [None, 6000])
+@pytest.mark.parametrize("structure", ["chain", "outputs"])
+def test_hard_margins_are_those_of_enumeration(tmp_path: Path, structure: str, memory: int | None) -> None:
+    """The least margin over all other labellings, and the bound of the labellings; in one read and in passes."""
+    X, y, groups = separable(2)
+    store = write_sequences(tmp_path / "s.zarr", X, y, groups if structure == "chain" else None)
+    model = coremargin.train(store, structure=structure, out=tmp_path / "m", cluster="threads", memory=memory)
+    assert model.status == "certified"
+    found = verify(tmp_path / "m", store)
+    assert found.ok, found
+    each = groups if structure == "chain" else np.arange(len(y))
+    margin, bound = exact_bounds(model.record, model.numbers, X, y.tolist(), each, np.ones(len(y)))
+    claims = model.certificate
+    assert claims.lower <= margin <= claims.lower * (1 + 1e-9)
+    assert claims.upper * (1 - 1e-7) <= bound <= claims.upper  # the drift of many small steps counts
+
+
+def test_a_hard_margin_of_outputs_is_that_of_several_classes_at_once() -> None:
+    """Section 6 of Har-Peled, Roth and Zimak, by two algorithms."""
+    X, y, _ = separable(3)
+    ours, theirs = coremargin.train(X, y, structure="outputs"), coremargin.train(X, y, classes="crammer-singer")
+    assert ours.certificate.lower <= theirs.certificate.upper
+    assert theirs.certificate.lower <= ours.certificate.upper
+
+
+def test_labels_that_overlap_end_with_a_small_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same rows with other labels: no margin is possible, and the reason says what to choose."""
+    monkeypatch.setattr("coremargin.problems.structured.structured_problem.MOST_LOOKS", 20)
+    X, y, groups = separable(4, 10)
+    twice = ArraySource(np.vstack([X, X]), np.append(y, (y + 1) % 3), groups=np.append(groups, groups + 10))
+    problem = StructuredProblem(twice, 1e-3, None, zero_one(3), True)
+    last = steps(problem, problem.start())[-1]
+    assert last.lower <= 0 < last.upper < 0.1
+    assert "choose a loss" in problem.reason(last)
+
+
 @pytest.mark.parametrize("memory", [1 << 28, 6000])
 def test_every_state_resumes_with_the_same_bits(memory: int) -> None:
     """From plain arrays, in a process that has no examples in memory."""
@@ -132,10 +174,10 @@ def test_what_cannot_be_trained_is_refused(tmp_path: Path) -> None:
 
 def test_a_large_c_ends_with_the_gap(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rounds that do not end are counted, and the reason says what is left."""
-    monkeypatch.setattr("coremargin.problems.structured.structured_hinge.MOST_LOOKS", 3)
+    monkeypatch.setattr("coremargin.problems.structured.structured_problem.MOST_LOOKS", 3)
     X, y, groups = sequences(7)
     source = ArraySource(X, y, groups=groups, chunk_rows=16)
-    problem = StructuredHinge(source, 1e-6, 1e6, zero_one(3), True)
+    problem = StructuredProblem(source, 1e-6, 1e6, zero_one(3), True)
     last = steps(problem, problem.start())[-1]
     assert last.status == "unfinished"
     assert "smaller C" in problem.reason(last)

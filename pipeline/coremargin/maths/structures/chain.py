@@ -16,6 +16,10 @@ Koller 2003; Tsochantaridis, Joachims, Hofmann, Altun 2005, with margins rescale
 and D(a) <= P(w) for all a, w. The true labelling has loss 0 and psi 0; its weight is what the others leave of c_i.
 Dual points are kept as labellings with weights, never as vectors.
 
+A hard margin is the largest rho such that w.psi_i(y) >= rho ||w|| for all examples and all labellings but the true one
+(Har-Peled, Roth, Zimak 2006, section 6). With a loss of 1 for each of these and c_i without limit, the same dual ascent
+finds it: for weights a >= 0 no margin is above ||sum a psi|| / sum a.
+
 Ascent. For one example after the other, the labelling of the maximum joins those that the example has. Pairwise steps
 then move weight from the labelling of the lowest value that has some to that of the highest, as far as it raises D
 (Lacoste-Julien, Jaggi 2015), and w = sum a psi with it.
@@ -154,12 +158,16 @@ class _Rows(NamedTuple):
 
 
 class _Truth(NamedTuple):
-    """The true labels (N,), where examples begin (n + 1,), the costs (K, K), and whether there are transitions."""
+    """The true labels (N,), where examples begin (n + 1,), the costs (K, K), and whether there are transitions.
+
+    hard: the loss is 1 for all labellings but the true one.
+    """
 
     labels: NDArray[np.unsignedinteger[Any]]
     offsets: Ids
     costs: Array
     chained: bool
+    hard: bool
 
 
 class _Known(NamedTuple):
@@ -183,24 +191,24 @@ class _Scratch(NamedTuple):
     values: Array
 
 
-def _compiled_arguments(examples: Sequences) -> tuple[_Rows, _Truth, Array]:
+def _compiled_arguments(examples: Sequences, *, hard: bool) -> tuple[_Rows, _Truth, Array]:
     """Rows and true labels as compiled code takes them, and tables for the longest example."""
     rows, costs = examples.rows, examples.costs
     labels = np.ascontiguousarray(examples.labels, label_dtype(len(costs)))
     longest = int(np.diff(examples.offsets).max(initial=1))
     return (
         _Rows(rows.indptr.astype(np.int64), rows.indices, rows.data, float(examples.constant)),
-        _Truth(labels, examples.offsets.astype(np.int64), costs, examples.chained),
+        _Truth(labels, examples.offsets.astype(np.int64), costs, examples.chained, hard),
         np.empty((3, longest, len(costs))),
     )
 
 
 class ChainAscent:
-    """The dual ascent on some examples in memory, from the labellings that they have."""
+    """The dual ascent on some examples in memory, from the labellings that they have; hard: for a hard margin."""
 
-    def __init__(self, examples: Sequences, duals: Labellings) -> None:
+    def __init__(self, examples: Sequences, duals: Labellings, *, hard: bool = False) -> None:
         self.examples, n = examples, len(examples)
-        self._rows, self._truth, tables = _compiled_arguments(examples)
+        self._rows, self._truth, tables = _compiled_arguments(examples, hard=hard)
         place = np.searchsorted(examples.ids, duals.example)
         count = np.bincount(place, minlength=n).astype(np.int64)
         slot = np.arange(len(duals)) - (np.cumsum(count) - count)[place] + 1
@@ -213,9 +221,9 @@ class ChainAscent:
         at, every = ragged(examples.offsets[place], counts), np.repeat(np.arange(len(duals)), counts)
         slots[0], slots[slot[every], at] = self._truth.labels, duals.labels
         costs = examples.costs[self._truth.labels[at].astype(np.intp), duals.labels.astype(np.intp)]
-        losses[place, slot] = np.bincount(every, weights=costs, minlength=len(duals))
+        losses[place, slot] = 1.0 if hard else np.bincount(every, weights=costs, minlength=len(duals))
         weights[place, slot] = duals.weight
-        weights[:, 0] = np.maximum(0.0, examples.c - weights[:, 1:].sum(axis=1))
+        weights[:, 0] = np.inf if hard else np.maximum(0.0, examples.c - weights[:, 1:].sum(axis=1))
         self._known = _Known(slots, weights, losses, count + 1)
         longest = (np.diff(self._rows.indptr[examples.offsets]) + 2 * np.diff(examples.offsets)).max(initial=1)
         most = 2 * int(longest) + 4
@@ -262,7 +270,7 @@ class ChainAscent:
     @property
     def dual_loss(self) -> float:
         """sum a_i(y) loss(y_i, y)."""
-        return exact_sum((self._known.weights * self._known.losses).ravel())
+        return exact_sum((self._known.weights[:, 1:] * self._known.losses[:, 1:]).ravel())
 
     def duals(self) -> Labellings:
         """The labellings that have weight."""
@@ -274,9 +282,12 @@ class ChainAscent:
         return Labellings(examples.ids[place], self._known.weights[place, slot + 1], labels, np.cumsum(counts))
 
 
-def losses_at(examples: Sequences, w: Array, *, augmented: bool = True) -> Losses:
-    """H_i of all examples at w (D,); not augmented: the highest scores less the true ones."""
-    rows, truth, tables = _compiled_arguments(examples)
+def losses_at(examples: Sequences, w: Array, *, augmented: bool = True, hard: bool = False) -> Losses:
+    """H_i of all examples at w (D,); not augmented: the highest scores less the true ones.
+
+    hard: of the labellings but the true one, without losses: margins with a minus sign.
+    """
+    rows, truth, tables = _compiled_arguments(examples, hard=hard)
     values, argmax = np.zeros(len(examples)), np.empty_like(truth.labels)
     compiled().losses(rows, truth, w, augmented, tables, values, argmax)
     return Losses(values, score_errors(examples, w), argmax)
@@ -354,7 +365,7 @@ def psi_sum(examples: Sequences, duals: Labellings) -> tuple[Array, float, float
 @cache
 def compiled() -> Any:
     """The functions below, compiled."""
-    return jit_together(emissions, decode, score, difference, losses, visit)
+    return jit_together(emissions, decode, decode_other, score, difference, losses, visit)
 
 
 def emissions(rows: Any, table: Any, first: Any, stop: Any, out: Any) -> Any:
@@ -397,6 +408,38 @@ def decode(scores: Any, into: Any, length: Any, best: Any, path: Any) -> Any:
                 label = j
         path[t] = label
     return best[0, path[0]]
+
+
+def decode_other(scores: Any, into: Any, length: Any, true: Any, best: Any, path: Any) -> Any:
+    """The labelling of the highest score that is not the true one, the first in order of several, and its score.
+
+    apart[t] is the highest score from row t on of labellings that have the true label there and another one later.
+    """
+    classes = scores.shape[1]
+    highest = decode(scores, into, length, best, path)
+    for t in range(length):
+        if path[t] != true[t]:
+            return highest
+    apart = np.full(length, -np.inf)
+    for t in range(length - 2, -1, -1):
+        for j in range(classes):
+            after = apart[t + 1] if j == true[t + 1] else best[t + 1, j]
+            apart[t] = max(apart[t], into[j, true[t]] + after)
+        apart[t] += scores[t, true[t]]
+    on, label = True, -1
+    for t in range(length):
+        before, label, level = label, -1, 0.0
+        for j in range(classes):
+            value = apart[t] if on and j == true[t] else best[t, j]
+            if t > 0:
+                value += into[j, before]
+            if label < 0 or value > level:
+                label, level = j, value
+        if t == 0:
+            highest = level
+        path[t] = label
+        on = on and label == true[t]
+    return highest
 
 
 def score(scores: Any, into: Any, length: Any, path: Any) -> Any:
@@ -442,7 +485,7 @@ def difference(rows: Any, chained: Any, classes: Any, first: Any, one: Any, othe
 
 def losses(rows: Any, truth: Any, w: Any, augmented: Any, tables: Any, values: Any, argmax: Any) -> Any:
     """H_i of every example, and the labels of the maximum."""
-    labels, offsets, costs, chained = truth
+    labels, offsets, costs, chained, hard = truth
     classes = len(costs)
     split = len(w) - classes * classes * chained
     table = w[:split].reshape(split // classes, classes)
@@ -452,6 +495,9 @@ def losses(rows: Any, truth: Any, w: Any, augmented: Any, tables: Any, values: A
         first, stop = offsets[i], offsets[i + 1]
         emissions(rows, table, first, stop, scores)
         own = score(scores, into, stop - first, labels[first:stop])
+        if hard:
+            values[i] = decode_other(scores, into, stop - first, labels[first:stop], best, argmax[first:stop]) - own
+            continue
         if augmented:
             for t in range(first, stop):
                 for k in range(classes):
@@ -466,7 +512,7 @@ def visit(  # noqa: PLR0913 - compiled code takes no object
 
     Returns where it has come to, before the end at an example that needs another slot, and the sum of their gaps.
     """
-    labels, offsets, costs, chained = truth
+    labels, offsets, costs, chained, hard = truth
     slots, weights, losses, count = known
     classes, gap = len(costs), 0.0
     split = len(w) - classes * classes * chained
@@ -483,10 +529,13 @@ def visit(  # noqa: PLR0913 - compiled code takes no object
             continue
         emissions(rows, table, first, stop, scores)
         if search:
-            for t in range(length):
-                for k in range(classes):
-                    raised[t, k] = scores[t, k] + costs[labels[first + t], k]
-            decode(raised, into, length, best, path)
+            if hard:
+                decode_other(scores, into, length, labels[first:stop], best, path)
+            else:
+                for t in range(length):
+                    for k in range(classes):
+                        raised[t, k] = scores[t, k] + costs[labels[first + t], k]
+                decode(raised, into, length, best, path)
             found_before = False
             for a in range(count[i]):
                 same = True
@@ -510,6 +559,8 @@ def visit(  # noqa: PLR0913 - compiled code takes no object
                 for t in range(length):
                     slots[slot, first + t] = path[t]
                     losses[i, slot] += costs[labels[first + t], path[t]]
+                if hard:
+                    losses[i, slot] = 1.0
         if count[i] < 2:
             continue
         for step in range(steps):
@@ -522,7 +573,7 @@ def visit(  # noqa: PLR0913 - compiled code takes no object
                     low = a
             if step == 0:
                 for a in range(count[i]):
-                    gap += weights[i, a] * (level[high] - level[a])
+                    gap += min(weights[i, a], 1.0 if hard else np.inf) * (level[high] - level[a])
             if low < 0 or level[high] - level[low] <= least:
                 break
             found, square = difference(

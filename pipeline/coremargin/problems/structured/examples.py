@@ -31,16 +31,21 @@ Ids = NDArray[np.int64]
 class ExampleReader:
     """Reads examples of a store, on the driver and on workers.
 
-    place: label code -> class, -1 for rows without a label. cost: C. costs (K, K), constant, chained: of ``Sequences``.
-    An example is a group of rows if ``chained``, else a row with a label and a weight above 0; its id is the number of
-    the group or of the row.
+    place: label code -> class, -1 for rows without a label. cost: C, None for a hard margin. costs (K, K), constant,
+    chained: of ``Sequences``. An example is a group of rows if ``chained``, else a row with a label and a weight above
+    0; its id is the number of the group or of the row.
     """
 
     place: NDArray[np.int32]
-    cost: float
+    cost: float | None
     costs: Array
     constant: float
     chained: bool
+
+    @property
+    def hard(self) -> bool:
+        """Whether there is no loss: c has no limit."""
+        return self.cost is None
 
     def nothing(self, source: Source) -> Sequences:
         """No examples."""
@@ -61,7 +66,16 @@ class ExampleReader:
 
     def _made(self, ids: Ids, rows: Rows, labels: NDArray[np.int32], offsets: Ids, c: Array) -> Sequences:
         held = cast("csr_array", rows if is_sparse(rows) else of_dense(rows, sparse=True))
-        return Sequences(ids, held, labels, offsets, self.cost * c, self.costs, self.constant, self.chained)
+        return Sequences(
+            ids,
+            held,
+            labels,
+            offsets,
+            np.full(len(c), np.inf) if self.cost is None else self.cost * c,
+            self.costs,
+            self.constant,
+            self.chained,
+        )
 
     def _sequences(self, source: Source, part: GroupPart) -> Sequences:
         """The groups that have labels and a weight above 0."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 from msgspec import Meta
 
 from coremargin.problems.common.messages import (
+    MarginClaims,
     ValueClaims,
     claimed_bounds,
     describe_bound,
@@ -19,16 +20,16 @@ from coremargin.problems.common.messages import (
 )
 from coremargin.problems.common.one_model import OneModel
 from coremargin.problems.job import TrainJob
-from coremargin.problems.soft.spec import COST, check_costs
+from coremargin.problems.soft.spec import COST, check_costs, check_without_loss
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.models.fleet import AnyModel
     from coremargin.models.single import SingleModel
     from coremargin.models.structured import StructuredModel
-    from coremargin.problems.common.messages import Pairs
+    from coremargin.problems.common.messages import Claims, Pairs
     from coremargin.problems.kind import Outcome
-    from coremargin.problems.structured.structured_hinge import StructuredHinge, StructuredState
+    from coremargin.problems.structured.structured_problem import StructuredProblem, StructuredState
 
 
 #: Options that say what a wrong label costs, and their words in records.
@@ -36,7 +37,7 @@ COSTS = {"costs": "table", "taxonomy": "taxonomy", "ordinal": "ordinal"}
 
 
 class StructuredJob(TrainJob, frozen=True, kw_only=True):
-    """Labels of rows that depend on each other, with the hinge loss.
+    """Labels of rows that depend on each other, with a hard margin or the hinge loss.
 
     structure: "chain": an example is a group of rows, a sequence; labels that follow one another have scores.
     "outputs": each row is an example. The loss of a labelling is the sum of the costs of its labels: 1 for each wrong
@@ -48,7 +49,7 @@ class StructuredJob(TrainJob, frozen=True, kw_only=True):
         Literal["chain", "outputs"],
         Meta(description="Sequences of rows (chain), or single rows whose wrong labels have costs (outputs)."),
     ]
-    loss: Literal["hinge"]
+    loss: Literal["hinge"] | None = None
     C: float | None = None
     costs: Annotated[
         Path | None,
@@ -64,7 +65,11 @@ class StructuredJob(TrainJob, frozen=True, kw_only=True):
         """Check the options. Raises ValueError."""
         super().__post_init__()
         check_costs([self.cost])
+        if self.loss is None:
+            check_without_loss(self.C, None)
         given = [name for name in COSTS if getattr(self, name)]
+        if given and self.loss is None:
+            raise ValueError(f"{given[0]}: a hard margin has no costs of wrong labels; give loss too")
         if len(given) > 1:
             raise ValueError(f"{given[0]}: cannot be combined with {given[1]}: both say what a wrong label costs")
         if self.map is not None:
@@ -78,7 +83,8 @@ class StructuredJob(TrainJob, frozen=True, kw_only=True):
     def parameters(self) -> dict[str, Any]:
         """The parameters that the model's record keeps."""
         costs = [word for name, word in COSTS.items() if getattr(self, name)]
-        shared = super().parameters() | {"structure": self.structure, "loss": self.loss, "C": self.cost}
+        shared = super().parameters() | {"structure": self.structure}
+        shared |= {} if self.loss is None else {"loss": self.loss, "C": self.cost}
         return shared | ({"costs": costs[0]} if costs else {})
 
     def identity(self) -> dict[str, Any]:
@@ -97,7 +103,7 @@ class StructuredResult:
     status: str
     lower: float | None
     upper: float | None
-    kind: str = "duality_gap"
+    kind: str
 
 
 class StructuredClaims(ValueClaims):
@@ -126,10 +132,24 @@ class StructuredClaims(ValueClaims):
         ]
 
 
-CLAIMS = StructuredClaims()
+class StructuredMarginClaims(MarginClaims):
+    """The smallest margin of all examples."""
+
+    def driver_memory(self, outcome: Outcome, model: SingleModel) -> tuple[str, str]:
+        """The rows in memory, and the labellings that carry the proof."""
+        return CLAIMS.driver_memory(outcome, model)
+
+    def describe(self, model: SingleModel, rows: str) -> Pairs:
+        """The margin and its bound."""
+        margin, best, ratio, _ = super().describe(model, rows)
+        structure = ("structure", model.parameters["structure"])
+        return [structure, margin, best, ratio, ("labellings", f"{len(model.array('duals_row')):,} with dual weights")]
 
 
-class StructuredKind(OneModel[StructuredJob, "StructuredHinge", "StructuredModel"]):
+CLAIMS, MARGIN_CLAIMS = StructuredClaims(), StructuredMarginClaims()
+
+
+class StructuredKind(OneModel[StructuredJob, "StructuredProblem", "StructuredModel"]):
     """A hypothesis about all labels of an example."""
 
     name = "structured"
@@ -142,17 +162,17 @@ class StructuredKind(OneModel[StructuredJob, "StructuredHinge", "StructuredModel
         """Whether a job with these options names a structure."""
         return "structure" in options
 
-    def problem(self, job: StructuredJob, source: Source) -> StructuredHinge:
+    def problem(self, job: StructuredJob, source: Source) -> StructuredProblem:
         """The problem on these rows."""
         from coremargin.problems.common.classes import class_codes
         from coremargin.problems.structured.cost_files import costs_of
-        from coremargin.problems.structured.structured_hinge import StructuredHinge
+        from coremargin.problems.structured.structured_problem import StructuredProblem
 
         classes = [source.classes[code] for code in class_codes(source)]
-        return StructuredHinge(
+        return StructuredProblem(
             source,
             job.epsilon,
-            job.cost,
+            None if job.loss is None else job.cost,
             costs_of(job, classes),
             job.structure == "chain",
             intercept=job.intercept,
@@ -170,11 +190,11 @@ class StructuredKind(OneModel[StructuredJob, "StructuredHinge", "StructuredModel
         """How often a job reads the store."""
         return "once if all rows fit in memory, else in passes until both bounds are close enough"
 
-    def memory_purpose(self, problem: StructuredHinge) -> str:
+    def memory_purpose(self, problem: StructuredProblem) -> str:
         """Rows."""
         return "for rows, which are read once where half of it holds them"
 
-    def model(self, job: StructuredJob, problem: StructuredHinge, state: StructuredState) -> StructuredModel:
+    def model(self, job: StructuredJob, problem: StructuredProblem, state: StructuredState) -> StructuredModel:
         """The model of a state."""
         import numpy as np
 
@@ -185,12 +205,19 @@ class StructuredKind(OneModel[StructuredJob, "StructuredHinge", "StructuredModel
         source, classes = problem.source, len(problem.codes)
         w = state.w if state.best is None else state.best
         split = (source.features + 1) * classes
-        known = np.isfinite(state.upper)
-        found = StructuredResult(
-            "certified" if state.status == "certified" else "stopped",
-            max(0.0, state.lower) if known else None,
-            state.upper if known else None,
-        )
+        status = "certified" if state.status == "certified" else "stopped"
+        if problem.hard:
+            length = float(np.linalg.norm(w))
+            w = w / length if length > 0 else w
+            known = np.isfinite([state.lower, state.upper])
+            found = StructuredResult(
+                status, state.lower if known[0] else None, state.upper if known[1] else None, "margin"
+            )
+        else:
+            known = np.isfinite(state.upper)
+            found = StructuredResult(
+                status, max(0.0, state.lower) if known else None, state.upper if known else None, "duality_gap"
+            )
         record = record_of(source, problem.codes, found, self.name, job.parameters(), 0, constant=problem.constant)
         numbers = {
             "hypothesis": np.ascontiguousarray(w[:split].reshape(-1, classes).T),
@@ -203,15 +230,15 @@ class StructuredKind(OneModel[StructuredJob, "StructuredHinge", "StructuredModel
         }
         return StructuredModel(record, numbers, nothing(0, np.float64, sparse=False))
 
-    def claims(self, model: StructuredModel) -> StructuredClaims:
-        """A value."""
-        return CLAIMS
+    def claims(self, model: StructuredModel) -> Claims:
+        """A value or, without a loss, a margin."""
+        return CLAIMS if model.certificate.is_value else MARGIN_CLAIMS
 
     def summary(self, model: StructuredModel, run: Mapping[str, Any]) -> dict[str, Any]:
         """Both bounds, and the number of labellings."""
         return claimed_bounds(model) | {"labellings": len(model.array("duals_row"))}
 
-    def facts(self, problem: StructuredHinge, state: StructuredState) -> dict[str, Any]:
+    def facts(self, problem: StructuredProblem, state: StructuredState) -> dict[str, Any]:
         """Why the run ended."""
         return {"reason": problem.reason(state), "labellings": len(state.duals)}
 

@@ -27,11 +27,13 @@ Array = NDArray[np.float64]
 class StructuredSummary:
     """Sums over the examples of some blocks, and the examples that are sent.
 
-    losses (2,): sum c_i H_i at the two hypotheses to prove, rounded up. counts (3,): of examples, rows, and examples
+    losses (2,): sum c_i H_i at the two hypotheses to prove, rounded up; margins (2,): of a hard margin their smallest
+    ones there, times ||w||, rounded down. counts (3,): of examples, rows, and examples
     that are sent. reach (1,): sum c_i times the lengths of the rows, which bounds sums of psi.
     """
 
     losses: Array
+    margins: Array
     counts: NDArray[np.int64]
     reach: Array
     sent: Sequences
@@ -40,6 +42,7 @@ class StructuredSummary:
         """The summary of both."""
         return StructuredSummary(
             self.losses + later.losses,
+            np.minimum(self.margins, later.margins),
             self.counts + later.counts,
             self.reach + later.reach,
             Sequences.concatenate([self.sent, later.sent]),
@@ -85,7 +88,7 @@ class StructuredProbe:
         none = Sequences.nothing(
             self.features, np.dtype(self.dtype), reader.costs, reader.constant, chained=reader.chained
         )
-        return StructuredSummary(np.zeros(2), np.zeros(3, np.int64), np.zeros(1), none)
+        return StructuredSummary(np.zeros(2), np.full(2, np.inf), np.zeros(3, np.int64), np.zeros(1), none)
 
     def from_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> StructuredSummary:
         """A summary from a checkpoint."""
@@ -100,15 +103,19 @@ class StructuredProbe:
         return found
 
     def _summarise(self, examples: Sequences) -> StructuredSummary:
-        losses = np.zeros(2)
+        losses, margins, hard = np.zeros(2), np.full(2, np.inf), self.reader.hard
         for k, w in enumerate(self.proven):
-            at = losses_at(examples, w)
+            at = losses_at(examples, w, hard=hard)
+            if hard:
+                margins[k] = -float((at.values + at.errors).max())
+                continue
             losses[k] = exact_sum(examples.c * (np.maximum(at.values, 0.0) + at.errors)) * (1 + 1e-15)
-        reach = examples.c.repeat(np.diff(examples.offsets)) @ (lengths(examples.rows) + examples.constant + 1.0)
+        c = np.ones(len(examples)) if hard else examples.c
+        reach = c.repeat(np.diff(examples.offsets)) @ (lengths(examples.rows) + examples.constant + 1.0)
         sent = examples
         if self.settled >= 0:
-            here = losses_at(examples, self.w).values
-            known = values_of(examples, self.duals.of(examples.ids), self.w)
+            here = losses_at(examples, self.w, hard=hard).values
+            known = -1.0 if hard else values_of(examples, self.duals.of(examples.ids), self.w)
             sent = examples.take(np.flatnonzero(here - known > self.settled))
         counts = np.array([len(examples), len(examples.labels), len(sent)], np.int64)
-        return StructuredSummary(losses, counts, np.array([reach]), sent)
+        return StructuredSummary(losses, margins, counts, np.array([reach]), sent)

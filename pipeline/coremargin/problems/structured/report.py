@@ -34,6 +34,9 @@ def render(model: Json, run: Json, records: Sequence[Json], *, name: str = "MODE
         *rounds.COSTS,
     )
     view = common_view(model, run, records, columns, name)
-    drawn = charts.by_round(records, run, claims, of="value") | {"ruler": rulers.value(claims)}
-    view |= claims.view() | {"charts": drawn, "chained": view["parameters"].get("structure") == "chain"}
+    soft = view["parameters"].get("loss") is not None
+    of, ruler = ("value", rulers.value) if soft else ("margin", rulers.margin)
+    drawn = charts.by_round(records, run, claims, of=of) | {"ruler": ruler(claims)}
+    chained = view["parameters"].get("structure") == "chain"
+    view |= claims.view() | {"charts": drawn, "chained": chained, "soft": soft}
     return page.template("problems/structured/report.html.j2").render(view)

@@ -1,6 +1,6 @@
-"""The hinge loss of structured output, by dual ascent on examples in memory: all of them, or a part at a time.
+"""Structured output by dual ascent on examples in memory: all of them, or a part at a time.
 
-maths/structures/chain.py has the objective P, the dual D of weighted labellings, and the ascent.
+maths/structures/chain.py has the objective P, the dual D of weighted labellings, the ascent, and the hard margin.
 
 If all rows fit into memory, they are read once; rounds of ascent follow on the driver until both bounds, of all
 examples, are close enough. Otherwise a pass goes over the store one segment at a time: selective block minimisation
@@ -9,8 +9,8 @@ them are solved the cached examples, those which have several labellings and who
 solved. Every segment raises the dual. The same read sums up the losses of two hypotheses: w as the pass before left it,
 and the mean of w over that pass. So the read that proves is a pass, too.
 
-Bounds. Losses are rounded up example by example. w is sum a psi for the current duals, up to the rounding of the steps
-that made it: each is off by at most a unit in the last place of w and of the step.
+Bounds. Losses are rounded up example by example, and margins down. w is sum a psi for the current duals, up to the
+rounding of the steps that made it: each is off by at most a unit in the last place of w and of the step.
 """
 
 from __future__ import annotations
@@ -68,8 +68,9 @@ UNIT = float(np.finfo(np.float64).eps) / 2
 class StructuredState:
     """The state between two scans.
 
-    w (D,): sum a psi of ``duals``. dual_loss: sum a loss. drift: bound on ||w - sum a psi||. best (D,): the hypothesis
-    of ``upper``, None before the first proof. begun, mean (D,): those whose losses the current pass sums up. total
+    lower, upper: of the value or, for a hard margin, of that. best: the hypothesis of the one that scans prove.
+    w (D,): sum a psi of ``duals``. dual_loss: sum a loss. drift: bound on ||w - sum a psi||. best (D,): None
+    before the first proof. begun, mean (D,): those whose losses the current pass sums up. total
     (D,): the sum of w after each segment of the pass so far. losses (2,), reach: sums of the pass so far, as in the
     summary. cached: ids of cached examples. segment: the next one; passes: finished; looks: at the bounds, with all
     rows in memory; idle: looks or passes in a row that moved neither bound. rows, sent: rows in memory, and examples
@@ -89,6 +90,7 @@ class StructuredState:
     mean: Array
     total: Array
     losses: Array
+    margins: Array
     reach: float
     cached: Ids
     segment: int
@@ -105,20 +107,26 @@ class StructuredState:
 
 
 @dataclass(frozen=True)
-class StructuredHinge(BaseProblem[StructuredState, StructuredSummary]):
-    """Minimise P until the gap between both bounds is at most epsilon of its value.
+class StructuredProblem(BaseProblem[StructuredState, StructuredSummary]):
+    """Minimise P until the gap between both bounds is at most epsilon of its value, or maximise the margin.
 
-    cost: C; costs (K, K): of a class in the place of the true one; chained: examples are groups of rows.
+    cost: C, None for a hard margin; costs (K, K): of a class in the place of the true one; chained: examples are groups
+    of rows.
     """
 
     epsilon: float
-    cost: float
+    cost: float | None
     costs: Array
     chained: bool
     intercept: bool = True
     memory_bytes: int = 256 << 20
     #: Examples in memory by what they are; not part of the state, for they can be read again.
     examples: dict[str, Sequences] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def hard(self) -> bool:
+        """Whether the bounds are about a margin."""
+        return self.cost is None
 
     # before the first scan
 
@@ -218,7 +226,7 @@ class StructuredHinge(BaseProblem[StructuredState, StructuredSummary]):
             status="running",
             w=origin,
             best=None,
-            lower=0.0,
+            lower=-np.inf if self.hard else 0.0,
             upper=np.inf,
             duals=Labellings.nothing(len(self.codes)),
             dual_loss=0.0,
@@ -227,6 +235,7 @@ class StructuredHinge(BaseProblem[StructuredState, StructuredSummary]):
             mean=origin,
             total=origin,
             losses=np.zeros(2),
+            margins=np.full(2, np.inf),
             reach=0.0,
             cached=np.zeros(0, np.int64),
             segment=0,
@@ -239,8 +248,11 @@ class StructuredHinge(BaseProblem[StructuredState, StructuredSummary]):
 
     def start(self) -> StructuredState:
         """The same; checks the scale of C and rows. Raises BadRow, UsageError."""
-        class_c = np.full(len(self.codes), self.cost)
-        check_scale(self.source, class_c, class_weights(self.source, self.codes))
+        if self.cost is None:
+            check_scale(self.source)
+        else:
+            class_c = np.full(len(self.codes), self.cost)
+            check_scale(self.source, class_c, class_weights(self.source, self.codes))
         return self.unsolved()
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> StructuredState:
@@ -253,7 +265,9 @@ class StructuredHinge(BaseProblem[StructuredState, StructuredSummary]):
     def probe(self, state: StructuredState) -> StructuredProbe:
         """The probe of the next segment."""
         proven = np.stack(self._proven(state)) if not self.holds_all_rows else np.zeros((0, self.size))
-        settled = SETTLED * self.epsilon * max(0.0, state.lower) / (self.cost * self.source.rows)
+        settled = SETTLED * self.epsilon
+        if self.cost is not None:
+            settled *= max(0.0, state.lower) / (self.cost * self.source.rows)
         return StructuredProbe(
             self.reader,
             state.w,
@@ -288,6 +302,7 @@ class StructuredHinge(BaseProblem[StructuredState, StructuredSummary]):
             state,
             round=state.round + 1,
             losses=state.losses + summary.losses,
+            margins=np.minimum(state.margins, summary.margins),
             reach=state.reach + float(summary.reach[0]),
             segment=state.segment + 1,
             sent=int(summary.counts[2]),
@@ -303,7 +318,7 @@ class StructuredHinge(BaseProblem[StructuredState, StructuredSummary]):
 
     def _ascend(self, state: StructuredState, some: Sequences, rounds: int) -> StructuredState:
         """Rounds of ascent on some examples; those with the largest moves are cached, unless all are in memory."""
-        ascent, w = ChainAscent(some, state.duals.of(some.ids)), state.w.copy()
+        ascent, w = ChainAscent(some, state.duals.of(some.ids), hard=self.hard), state.w.copy()
         before, loss_before = ascent.weights.copy(), ascent.dual_loss
         order, visits = np.random.default_rng([state.round, state.looks]), 0
         for _ in range(rounds):
@@ -314,11 +329,12 @@ class StructuredHinge(BaseProblem[StructuredState, StructuredSummary]):
                 visits += len(several)
                 if ascent.visit(order.permutation(several), w, search=False, steps=1) <= LEFT * gap:
                     break
-            if self.holds_all_rows and gap <= self.epsilon * state.upper:
+            if self.holds_all_rows and gap <= self.epsilon * (self._target(w, ascent) if self.hard else state.upper):
                 break
         duals = ascent.duals()
         largest = max(float(np.linalg.norm(state.w)), float(np.linalg.norm(w)))
-        step = float(some.c.max(initial=0.0)) * self._longest_psi(some)
+        largest_weight = float(ascent.weights[:, 1:].max(initial=0.0)) if self.hard else float(some.c.max(initial=0.0))
+        step = largest_weight * self._longest_psi(some)
         state = replace(
             state,
             w=w,
@@ -328,7 +344,7 @@ class StructuredHinge(BaseProblem[StructuredState, StructuredSummary]):
         )
         if self.holds_all_rows:
             return state
-        moved = np.abs(ascent.weights[:, : before.shape[1]] - before).sum(axis=1)
+        moved = np.abs(ascent.weights[:, 1 : before.shape[1]] - before[:, 1:]).sum(axis=1)
         moved += ascent.weights[:, before.shape[1] :].sum(axis=1)
         hard = np.flatnonzero((ascent.weights > 0).sum(axis=1) > 1)
         order_by_move = hard[np.argsort(-moved[hard], kind="stable")]
@@ -337,6 +353,10 @@ class StructuredHinge(BaseProblem[StructuredState, StructuredSummary]):
         kept = some.take(np.sort(fit))
         self.examples["cached"] = kept
         return replace(state, cached=kept.ids)
+
+    def _target(self, w: Array, ascent: ChainAscent) -> float:
+        """About the dual value of the ascent."""
+        return max(0.0, ascent.dual_loss - 0.5 * float(w @ w))
 
     def _longest_psi(self, some: Sequences) -> float:
         sizes = np.sqrt(np.asarray(some.rows.multiply(some.rows).sum(axis=1), np.float64)) + some.constant + 1.0
@@ -353,25 +373,46 @@ class StructuredHinge(BaseProblem[StructuredState, StructuredSummary]):
 
     def _after_pass(self, state: StructuredState) -> StructuredState:
         """Bounds after the last segment: the losses are of the hypotheses with which the pass began."""
-        off = state.drift + self._sum_error(self.source.chunk_rows) * 2.0 * state.reach
-        before, lower = state, max(state.lower, self._dual(state, off))
-        for w, loss in zip(self._proven(state), state.losses, strict=False):
-            value = self._value(w, float(loss))
-            if value < state.upper:
-                state = replace(state, upper=value, best=w)
-        state = replace(state, lower=lower, passes=state.passes + 1, segment=0)
+        reach = state.reach * (float(state.duals.weight.sum()) if self.hard else 1.0)
+        off = state.drift + self._sum_error(self.source.chunk_rows) * 2.0 * reach
+        before = state
+        for w, loss, margin in zip(self._proven(state), state.losses, state.margins, strict=False):
+            state = self._better(state, w, float(loss), float(margin))
+        state = replace(self._bounded(state, off), passes=state.passes + 1, segment=0)
         return replace(
             self._judged(state, before, late=state.passes >= MOST_PASSES),
             begun=state.w,
             mean=state.total / len(self.segments),
             total=np.zeros_like(state.w),
             losses=np.zeros(2),
+            margins=np.full(2, np.inf),
             reach=0.0,
         )
 
+    def _better(self, state: StructuredState, w: Array, loss: float, margin: float) -> StructuredState:
+        """With w (D,) as the best hypothesis if it is; loss: sum of c_i H_i; margin: the smallest one, times ||w||."""
+        if self.hard:
+            length = float(np.linalg.norm(w))
+            lower = margin / (length * (1 + (1 if margin > 0 else -1) * gamma(len(w) + 4))) if length > 0 else -np.inf
+            return replace(state, lower=lower, best=w) if lower > state.lower else state
+        value = self._value(w, loss)
+        return replace(state, upper=value, best=w) if value < state.upper else state
+
+    def _bounded(self, state: StructuredState, off: float) -> StructuredState:
+        """With the bound of the dual point, if it is better; off: bound on ||w - sum a psi||."""
+        if not self.hard:
+            return replace(state, lower=max(state.lower, self._dual(state, off)))
+        total = float(state.duals.weight.sum()) * (1 - 1e-13)
+        if not total > 0:
+            return state
+        length = float(np.linalg.norm(state.w)) * (1 + gamma(len(state.w) + 4)) + off
+        return replace(state, upper=min(state.upper, length / total * (1 + 1e-15)))
+
     def _judged(self, state: StructuredState, before: StructuredState, *, late: bool) -> StructuredState:
         """With its status, from the bounds and those before."""
-        moved = state.upper < before.upper * (1 - NOTHING) or state.lower > before.lower + NOTHING * abs(before.lower)
+        moved = state.upper < before.upper * (1 - NOTHING) or not state.lower <= before.lower + NOTHING * abs(
+            state.lower
+        )
         idle = 0 if moved else before.idle + 1
         status: Status = "unfinished" if late else "stalled" if idle == MOST_IDLE else "running"
         if is_certified(state.lower, state.upper, self.epsilon):
@@ -387,18 +428,14 @@ class StructuredHinge(BaseProblem[StructuredState, StructuredSummary]):
     def _dual(self, state: StructuredState, off: float) -> float:
         """D, rounded down; off: bound on ||w - sum a psi||."""
         length = float(np.linalg.norm(state.w)) * (1 + gamma(len(state.w) + 4)) + off
-        loss = state.dual_loss - gamma(4 * state.round + 4 * state.looks + 64) * self.cost * self._largest_loss
+        most = float(self.costs.max()) * self.source.rows * (self.cost or 0.0)  # of all rows together
+        loss = state.dual_loss - gamma(4 * state.round + 4 * state.looks + 64) * most
         return loss * (1 - 1e-13) - 0.5 * length * length * (1 + 1e-15)
 
     @staticmethod
     def _sum_error(rows: int) -> float:
         """What so many rows may lose in sum a psi, here and in other float64 code, as a share of the terms' sizes."""
         return 8.0 * gamma(max(rows, 1024) + 64)
-
-    @property
-    def _largest_loss(self) -> float:
-        """A bound on the loss of all rows together."""
-        return float(self.costs.max()) * self.source.rows
 
     # between scans, with all rows in memory
 
@@ -419,20 +456,23 @@ class StructuredHinge(BaseProblem[StructuredState, StructuredSummary]):
     def _look(self, state: StructuredState, every: Sequences) -> StructuredState:
         """Both bounds, from all examples: w and the sum of losses anew, from the labellings."""
         w, loss, reach = psi_sum(every, state.duals)
+        loss = exact_sum(state.duals.weight) if self.hard else loss
         before, state = state, replace(state, w=w, dual_loss=loss, looks=state.looks + 1, drift=0.0)
-        at = losses_at(every, w)
-        value = self._value(w, exact_sum(every.c * (np.maximum(at.values, 0.0) + at.errors)) * (1 + 1e-15))
-        if value < state.upper:
-            state = replace(state, upper=value, best=w)
-        lower = self._dual(state, self._sum_error(len(every.labels)) * reach)
-        return self._judged(replace(state, lower=max(state.lower, lower)), before, late=state.looks >= MOST_LOOKS)
+        at = losses_at(every, w, hard=self.hard)
+        if self.hard:
+            state = self._better(state, w, 0.0, -float((at.values + at.errors).max()))
+        else:
+            loss = exact_sum(every.c * (np.maximum(at.values, 0.0) + at.errors)) * (1 + 1e-15)
+            state = self._better(state, w, loss, np.inf)
+        state = self._bounded(state, self._sum_error(len(every.labels)) * reach)
+        return self._judged(state, before, late=state.looks >= MOST_LOOKS)
 
     # results
 
     def round_of(self, state: StructuredState) -> Round:
         """The report of a state: a pass counts as a scan, a segment as a part of it."""
         part = state.segment if state.segment < len(self.segments) else 0
-        known = np.isfinite(state.upper)
+        known = np.isfinite(state.lower if self.hard else state.upper)
         return Round(
             number=state.passes + (part > 0),
             status=state.status,
@@ -448,8 +488,11 @@ class StructuredHinge(BaseProblem[StructuredState, StructuredSummary]):
 
     def reason(self, state: StructuredState) -> str:
         """Why a run has ended, for people."""
+        if self.hard and state.lower <= 0 and np.isfinite(state.upper):
+            known = f"none has a margin above {state.upper:.3g}; choose a loss if labels overlap"
+            return f"no hypothesis that gives all rows their labels was found, and {known}"
         if state.status != "unfinished":
             return STOPPED.get(state.status, state.status)
         gap = (state.upper - state.lower) / state.upper
-        left = f"the gap is still {gap:.3g} of the value after many rounds"
-        return f"{left}; a smaller C needs fewer, or take a larger epsilon"
+        left = f"the gap is still {gap:.3g} of {'the margin' if self.hard else 'the value'} after many rounds"
+        return f"{left}; take a larger epsilon, or {'a loss' if self.hard else 'a smaller C, which needs fewer'}"
