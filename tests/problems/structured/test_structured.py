@@ -129,6 +129,17 @@ def test_labels_that_overlap_end_with_a_small_bound(monkeypatch: pytest.MonkeyPa
     assert "choose a loss" in problem.reason(last)
 
 
+def test_what_a_stopped_job_claims_is_what_its_labellings_prove(tmp_path: Path) -> None:
+    """Of rows that are all zero, and of a hard margin that is never reached; the bound may have been better before."""
+    X, y, groups = sequences(11, examples=30)
+    for name, rows, most in (("zeros", 0 * X, 1.0), ("noise", X, 1.0)):
+        store = write_sequences(tmp_path / f"{name}.zarr", rows, y, groups)
+        options: dict[str, Any] = {"structure": "chain", "cluster": "threads", "time_limit": most}
+        model = coremargin.train(store, out=tmp_path / name, **options)
+        assert model.status == "stopped"
+        assert verify(tmp_path / name, store).ok
+
+
 @pytest.mark.parametrize("memory", [1 << 28, 6000])
 def test_every_state_resumes_with_the_same_bits(memory: int) -> None:
     """From plain arrays, in a process that has no examples in memory."""

@@ -583,8 +583,10 @@ def visit(  # noqa: PLR0913 - compiled code takes no object
             if square > 0.0 and level[high] - level[low] < move * square:
                 move = (level[high] - level[low]) / square
                 weights[i, low] -= move
-            else:
+            elif move < np.inf:
                 weights[i, low] = 0.0
+            else:  # nothing tells this labelling from the true one
+                move = 1.0
             weights[i, high] += move
             for k in range(found):
                 w[scratch.places[k]] += move * scratch.values[k]

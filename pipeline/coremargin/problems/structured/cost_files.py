@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,20 +15,19 @@ from coremargin.errors import DataError, LabelError
 from coremargin.formats.structured import LARGEST_COST
 from coremargin.maths.structures.costs import distances, tree_costs, zero_one
 
-if TYPE_CHECKING:
-    from coremargin.problems.structured.kind import StructuredJob
-
 #: Files of costs are not longer than this.
 MOST_BYTES = 64 << 20
 
 
-def costs_of(job: StructuredJob, classes: Sequence[Any]) -> NDArray[np.float64]:
-    """The costs (K, K) that a job requests for these classes. Raises DataError, LabelError."""
-    if job.costs is not None:
-        return read_table(job.costs, [str(label) for label in classes])
-    if job.taxonomy is not None:
-        return read_taxonomy(job.taxonomy, [str(label) for label in classes])
-    if not job.ordinal:
+def costs_of(
+    classes: Sequence[Any], table: Path | None, taxonomy: Path | None, *, ordinal: bool
+) -> NDArray[np.float64]:
+    """The costs (K, K) of these classes, by at most one of three options. Raises DataError, LabelError."""
+    if table is not None:
+        return read_table(table, [str(label) for label in classes])
+    if taxonomy is not None:
+        return read_taxonomy(taxonomy, [str(label) for label in classes])
+    if not ordinal:
         return zero_one(len(classes))
     wrong = [label for label in classes if isinstance(label, str | bool)]
     if wrong:

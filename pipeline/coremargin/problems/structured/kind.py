@@ -173,7 +173,7 @@ class StructuredKind(OneModel[StructuredJob, "StructuredProblem", "StructuredMod
             source,
             job.epsilon,
             None if job.loss is None else job.cost,
-            costs_of(job, classes),
+            costs_of(classes, job.costs, job.taxonomy, ordinal=job.ordinal),
             job.structure == "chain",
             intercept=job.intercept,
             memory_bytes=job.memory_bytes,
@@ -184,7 +184,10 @@ class StructuredKind(OneModel[StructuredJob, "StructuredProblem", "StructuredMod
         from coremargin.problems.structured.cost_files import costs_of
 
         same = super().is_model_of(job, model)
-        return same and (costs_of(job, model.classes) == cast("StructuredModel", model).costs).all()
+        if not same:
+            return False
+        costs = costs_of(model.classes, job.costs, job.taxonomy, ordinal=job.ordinal)
+        return bool((costs == cast("StructuredModel", model).costs).all())
 
     def describe_reading(self, job: StructuredJob) -> str:
         """How often a job reads the store."""

@@ -374,7 +374,8 @@ class StructuredProblem(BaseProblem[StructuredState, StructuredSummary]):
     def _after_pass(self, state: StructuredState) -> StructuredState:
         """Bounds after the last segment: the losses are of the hypotheses with which the pass began."""
         reach = state.reach * (float(state.duals.weight.sum()) if self.hard else 1.0)
-        off = state.drift + self._sum_error(self.source.chunk_rows) * 2.0 * reach
+        several = 2.0 + len(state.duals.labels) / self.source.rows  # labellings of an example, in a sum of transitions
+        off = state.drift + self._sum_error(self.source.chunk_rows) * several * reach
         before = state
         for w, loss, margin in zip(self._proven(state), state.losses, state.margins, strict=False):
             state = self._better(state, w, float(loss), float(margin))
@@ -399,14 +400,14 @@ class StructuredProblem(BaseProblem[StructuredState, StructuredSummary]):
         return replace(state, upper=value, best=w) if value < state.upper else state
 
     def _bounded(self, state: StructuredState, off: float) -> StructuredState:
-        """With the bound of the dual point, if it is better; off: bound on ||w - sum a psi||."""
+        """With the bound of the labellings, which the model will have; off: bound on ||w - sum a psi||."""
         if not self.hard:
-            return replace(state, lower=max(state.lower, self._dual(state, off)))
+            return replace(state, lower=max(0.0, self._dual(state, off)))
         total = float(state.duals.weight.sum()) * (1 - 1e-13)
         if not total > 0:
             return state
         length = float(np.linalg.norm(state.w)) * (1 + gamma(len(state.w) + 4)) + off
-        return replace(state, upper=min(state.upper, length / total * (1 + 1e-15)))
+        return replace(state, upper=length / total * (1 + 1e-15))
 
     def _judged(self, state: StructuredState, before: StructuredState, *, late: bool) -> StructuredState:
         """With its status, from the bounds and those before."""
