@@ -11,10 +11,12 @@ import pytest
 from structured_kit import exact_bounds, sequences, write_sequences
 
 import coremargin
+from coremargin.cli.plan import plan_job
 from coremargin.data.arrays import ArraySource
 from coremargin.engine.plan import plan_blocks
 from coremargin.errors import BadRow, CoremarginError, UsageError
 from coremargin.maths.structures.costs import zero_one
+from coremargin.problems.registry import new_job
 from coremargin.problems.structured.structured_problem import StructuredProblem, StructuredState
 from coremargin.verify import verify
 
@@ -165,6 +167,15 @@ def test_threads_and_processes_give_the_same_bits(tmp_path: Path) -> None:
         coremargin.train(store, out=tmp_path / name, cluster=name, **options)
     for file in ("model.json", "arrays.npz"):
         assert (tmp_path / "embedded" / file).read_bytes() == (tmp_path / "threads" / file).read_bytes()
+
+
+def test_plans_say_how_often_the_store_is_read(tmp_path: Path) -> None:
+    """Once, or in passes."""
+    X, y, groups = sequences(6, examples=20)
+    write_sequences(tmp_path / "s.zarr", X, y, groups)
+    for memory, reads in (("1 GiB", 1), ("6 kB", 5)):
+        job = new_job(store=tmp_path / "s.zarr", out="m", structure="chain", loss="hinge", memory=memory)
+        assert plan_job(job, "threads")["reads_expected"] == reads
 
 
 def test_what_cannot_be_trained_is_refused(tmp_path: Path) -> None:

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from coremargin.problems.structured.structured_problem import StructuredProblem, StructuredState
 
 
+#: Passes over the store that most data need, where its rows do not fit in memory.
+PASSES = 5
 #: Options that say what a wrong label costs, and their words in records.
 COSTS = {"costs": "table", "taxonomy": "taxonomy", "ordinal": "ordinal"}
 
@@ -188,6 +190,10 @@ class StructuredKind(OneModel[StructuredJob, "StructuredProblem", "StructuredMod
             return False
         costs = costs_of(model.classes, job.costs, job.taxonomy, ordinal=job.ordinal)
         return bool((costs == cast("StructuredModel", model).costs).all())
+
+    def reads_needed(self, job: StructuredJob, problem: StructuredProblem, *, in_memory: bool) -> int:
+        """Once if all rows fit in memory; else a few passes."""
+        return 1 if problem.holds_all_rows else PASSES
 
     def describe_reading(self, job: StructuredJob) -> str:
         """How often a job reads the store."""
