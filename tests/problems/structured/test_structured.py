@@ -15,6 +15,7 @@ from coremargin.cli.plan import plan_job
 from coremargin.data.arrays import ArraySource
 from coremargin.engine.plan import plan_blocks
 from coremargin.errors import BadRow, CoremarginError, UsageError
+from coremargin.maths.structures.chain import psi_sum
 from coremargin.maths.structures.costs import zero_one
 from coremargin.problems.registry import new_job
 from coremargin.problems.structured.structured_problem import StructuredProblem, StructuredState
@@ -26,8 +27,10 @@ def problem_of(source: Any, *, chained: bool = True, memory: int = 1 << 28, epsi
     return StructuredProblem(source, epsilon, 0.3, zero_one(3), chained, memory_bytes=memory)
 
 
-def steps(problem: StructuredProblem, state: StructuredState, most: int = 400) -> list[StructuredState]:
-    """All states from one on, those between scans too."""
+def steps(
+    problem: StructuredProblem, state: StructuredState, most: int = 400, *, finish: bool = True
+) -> list[StructuredState]:
+    """All states from one on, those between scans too; finish: fails after so many scans."""
     states = [state]
     for _ in range(most):
         states += problem.work(states[-1], lambda *_: None)
@@ -37,7 +40,8 @@ def steps(problem: StructuredProblem, state: StructuredState, most: int = 400) -
         for block in plan_blocks(problem.source, 2000, skip=problem.skip(states[-1])):
             answer = answer.merge(probe.narrow(block)(problem.source, block))
         states.append(problem.update(states[-1], answer))
-    raise AssertionError((states[-1].lower, states[-1].upper))
+    assert not finish, (states[-1].lower, states[-1].upper)
+    return states
 
 
 @pytest.mark.parametrize("sparse", [False, True])
@@ -140,6 +144,16 @@ def test_what_a_stopped_job_claims_is_what_its_labellings_prove(tmp_path: Path) 
         model = coremargin.train(store, out=tmp_path / name, **options)
         assert model.status == "stopped"
         assert verify(tmp_path / name, store).ok
+    source = ArraySource(X, y, groups=groups, chunk_rows=16)
+    for cost in (None, 3.0):  # in the middle of a pass, too
+        problem = StructuredProblem(source, 1e-6, cost, zero_one(3), True, memory_bytes=6000)
+        for state in steps(problem, problem.start(), 25, finish=False):
+            w, loss, _ = psi_sum(problem.reader.read_all(source, list(range(source.chunks))), state.duals)
+            total = float(state.duals.weight.sum())
+            if cost is None:
+                assert not total > 0 or state.upper >= float(np.linalg.norm(w)) / total
+            else:
+                assert state.lower <= max(0.0, loss - 0.5 * float(w @ w))
 
 
 @pytest.mark.parametrize("memory", [1 << 28, 6000])

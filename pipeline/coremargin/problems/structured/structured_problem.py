@@ -68,13 +68,12 @@ UNIT = float(np.finfo(np.float64).eps) / 2
 class StructuredState:
     """The state between two scans.
 
-    lower, upper: of the value or, for a hard margin, of that. best: the hypothesis of the one that scans prove.
-    w (D,): sum a psi of ``duals``. dual_loss: sum a loss. drift: bound on ||w - sum a psi||. best (D,): None
-    before the first proof. begun, mean (D,): those whose losses the current pass sums up. total
-    (D,): the sum of w after each segment of the pass so far. losses (2,), reach: sums of the pass so far, as in the
-    summary. cached: ids of cached examples. segment: the next one; passes: finished; looks: at the bounds, with all
-    rows in memory; idle: looks or passes in a row that moved neither bound. rows, sent: rows in memory, and examples
-    sent by the last scan.
+    lower, upper: of the value or the hard margin. w (D,): sum a psi of ``duals``. dual_loss: sum a loss. drift: bound
+    on ||w - sum a psi||. best (D,): the hypothesis that is proven, None before the first proof. begun, mean (D,): those
+    whose losses the current pass sums up. total (D,): the sum of w after each segment of the pass so far. losses (2,),
+    margins (2,), reach: of the pass so far, as in the summary; whole: ``reach`` of the pass before. cached: ids of
+    cached examples. segment: the next one; passes: finished; looks: at the bounds, with all rows in memory; idle: looks
+    or passes in a row that moved neither bound. rows, sent: rows in memory, and examples sent by the last scan.
     """
 
     round: int
@@ -92,6 +91,7 @@ class StructuredState:
     losses: Array
     margins: Array
     reach: float
+    whole: float
     cached: Ids
     segment: int
     passes: int
@@ -237,6 +237,7 @@ class StructuredProblem(BaseProblem[StructuredState, StructuredSummary]):
             losses=np.zeros(2),
             margins=np.full(2, np.inf),
             reach=0.0,
+            whole=0.0,
             cached=np.zeros(0, np.int64),
             segment=0,
             passes=0,
@@ -314,6 +315,8 @@ class StructuredProblem(BaseProblem[StructuredState, StructuredSummary]):
         some = some.take(np.unique(some.ids, return_index=True)[1])
         state = self._ascend(state, some, ROUNDS)
         state = replace(state, total=state.total + state.w, rows=len(some.labels))
+        if self.hard:  # a job may end here, and these labellings prove less or more than those before
+            state = self._bounded(state, self._off(state))
         return state if state.segment < len(self.segments) else self._after_pass(state)
 
     def _ascend(self, state: StructuredState, some: Sequences, rounds: int) -> StructuredState:
@@ -373,13 +376,10 @@ class StructuredProblem(BaseProblem[StructuredState, StructuredSummary]):
 
     def _after_pass(self, state: StructuredState) -> StructuredState:
         """Bounds after the last segment: the losses are of the hypotheses with which the pass began."""
-        reach = state.reach * (float(state.duals.weight.sum()) if self.hard else 1.0)
-        several = 2.0 + len(state.duals.labels) / self.source.rows  # labellings of an example, in a sum of transitions
-        off = state.drift + self._sum_error(self.source.chunk_rows) * several * reach
-        before = state
+        before, state = state, self._bounded(state, self._off(state))
         for w, loss, margin in zip(self._proven(state), state.losses, state.margins, strict=False):
             state = self._better(state, w, float(loss), float(margin))
-        state = replace(self._bounded(state, off), passes=state.passes + 1, segment=0)
+        state = replace(state, passes=state.passes + 1, segment=0)
         return replace(
             self._judged(state, before, late=state.passes >= MOST_PASSES),
             begun=state.w,
@@ -388,7 +388,14 @@ class StructuredProblem(BaseProblem[StructuredState, StructuredSummary]):
             losses=np.zeros(2),
             margins=np.full(2, np.inf),
             reach=0.0,
+            whole=state.reach,
         )
+
+    def _off(self, state: StructuredState) -> float:
+        """A bound on ||w - sum a psi||, here and in other float64 code that sums up what was read so far."""
+        reach = max(state.reach, state.whole) * (float(state.duals.weight.sum()) if self.hard else 1.0)
+        several = 2.0 + len(state.duals.labels) / self.source.rows  # labellings of an example, in a sum of transitions
+        return state.drift + self._sum_error(self.source.chunk_rows) * several * reach
 
     def _better(self, state: StructuredState, w: Array, loss: float, margin: float) -> StructuredState:
         """With w (D,) as the best hypothesis if it is; loss: sum of c_i H_i; margin: the smallest one, times ||w||."""
@@ -411,9 +418,8 @@ class StructuredProblem(BaseProblem[StructuredState, StructuredSummary]):
 
     def _judged(self, state: StructuredState, before: StructuredState, *, late: bool) -> StructuredState:
         """With its status, from the bounds and those before."""
-        moved = state.upper < before.upper * (1 - NOTHING) or not state.lower <= before.lower + NOTHING * abs(
-            state.lower
-        )
+        moved = state.upper < before.upper * (1 - NOTHING) or state.lower > before.lower * (1 + NOTHING)
+        moved = moved or self.hard  # whose bounds may move both ways
         idle = 0 if moved else before.idle + 1
         status: Status = "unfinished" if late else "stalled" if idle == MOST_IDLE else "running"
         if is_certified(state.lower, state.upper, self.epsilon):
