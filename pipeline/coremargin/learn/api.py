@@ -78,7 +78,7 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
     structure: Literal["chain", "outputs"] | None = None,
     costs: str | os.PathLike[str] | None = None,
     taxonomy: str | os.PathLike[str] | None = None,
-    ordinal: bool = False,
+    ordinal: bool | None = None,
     strategy: Strategy | None = None,
     centre: Centre | None = None,
     pick: ErrorPick | None = None,
@@ -188,8 +188,8 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
     taxonomy : path-like, optional
         With ``structure``, a CSV file with a node and the node above it in each line, whose leaves are the labels; a
         label costs half of the edges between it and the true one.
-    ordinal : bool, default False
-        With ``structure``, labels are numbers, and costs the differences between them.
+    ordinal : bool, optional
+        With ``structure``, True: labels are numbers, and costs the differences between them. None: they are not.
     strategy : str, optional
         For hard margins (``HardMarginJob``, with ``kernel`` ``KernelJob``): "fast", or a published algorithm, such as
         "paper", Figure 1 of [1]_, with one new row per scan; all end with the same certificate. The guide lists them.
@@ -299,7 +299,7 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
         "structure": structure,
         "costs": costs,
         "taxonomy": taxonomy,
-        "ordinal": ordinal or None,
+        "ordinal": ordinal,
         "strategy": strategy,
         "centre": centre,
         "pick": pick,
