@@ -279,7 +279,7 @@ def test_python_says_the_same_as_job_files() -> None:
     call, or of kinds that others add.
     """
     about_the_call = {
-        "parameters", "source", "y", "weights", "columns", "out", "cluster", "begin", "overwrite", "on_round",
+        "parameters", "source", "y", "weights", "groups", "columns", "out", "cluster", "begin", "overwrite", "on_round",
         "storage_options",
     }  # fmt: skip
     keywords = {

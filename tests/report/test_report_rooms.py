@@ -34,6 +34,7 @@ ASKED: dict[str, dict[str, Any]] = {
     "fleet": {"classes": "ovr"}, "crammer_singer": {"classes": "crammer-singer"},
     "kernel": {"kernel": "rbf"}, "ball": {"one_class": "ball"}, "ellipsoid": {"one_class": "ellipsoid"},
     "soft_ellipsoid": {"one_class": "ellipsoid", "nu": 0.1},
+    "structured": {"structure": "outputs"},
     "soft_ball": {"one_class": "ball", "nu": 0.1}, "kernel_ball": {"one_class": "ball", "kernel": "rbf"},
 }  # fmt: skip
 

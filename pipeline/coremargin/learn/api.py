@@ -76,6 +76,10 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
     one_class: Literal["ball", "ellipsoid"] | None = None,
     only: str | int | float | bool | None = None,
     nu: float | None = None,
+    structure: Literal["chain", "outputs"] | None = None,
+    costs: str | os.PathLike[str] | None = None,
+    taxonomy: str | os.PathLike[str] | None = None,
+    ordinal: bool | None = None,
     strategy: Strategy | None = None,
     centre: Centre | None = None,
     pick: ErrorPick | None = None,
@@ -181,6 +185,17 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
     nu : float, optional
         With ``one_class``, the share of the rows that may lie outside, above 0 and below 1 (``SoftBallJob``,
         ``SoftEllipsoidJob``); None: none may.
+    structure : {"chain", "outputs"}, optional
+        With loss "hinge", labels of rows that depend on each other (``StructuredJob``): "chain", sequences, which are
+        ``groups`` of rows; "outputs", single rows whose wrong labels have costs [5]_. None: other problems.
+    costs : path-like, optional
+        With ``structure``, a CSV file with the cost of each label (columns) in the place of a true one (lines). None:
+        1 for each wrong label.
+    taxonomy : path-like, optional
+        With ``structure``, a CSV file with a node and the node above it in each line, whose leaves are the labels; a
+        label costs half of the edges between it and the true one.
+    ordinal : bool, optional
+        With ``structure``, True: labels are numbers, and costs the differences between them. None: they are not.
     strategy : str, optional
         For hard margins (``HardMarginJob``, with ``kernel`` ``KernelJob``, with ``classes="crammer-singer"``, which has
         "paper" and "any-violator", ``CrammerSingerJob``): "fast", or a published algorithm, such as
@@ -230,7 +245,7 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
 
     Returns
     -------
-    Model, FleetModel, KernelModel, BallModel, SoftBallModel, KernelBallModel, EllipsoidModel or SoftEllipsoidModel
+    Model or one of its kin: FleetModel, KernelModel, StructuredModel, BallModel, EllipsoidModel and others
         ``status`` and ``certificate`` show what is proven. With classes "ovr", folds or several values of C a
         FleetModel, each of whose ``members`` has a certificate.
 
@@ -251,6 +266,8 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
     .. [2] K. Crammer, Y. Singer, "On the Algorithmic Implementation of Multiclass Kernel-based Vector Machines", 2001.
     .. [3] P. Shivaswamy, T. Jebara, "Maximum Relative Margin and Data-Dependent Regularization", 2010.
     .. [4] P. Shivaswamy, T. Jebara, "Ellipsoidal Kernel Machines", 2007.
+    .. [5] I. Tsochantaridis, T. Joachims, T. Hofmann, Y. Altun, "Large Margin Methods for Structured and Interdependent
+       Output Variables", 2005.
 
     Examples
     --------
@@ -287,6 +304,10 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
         "one_class": one_class,
         "only": only,
         "nu": nu,
+        "structure": structure,
+        "costs": costs,
+        "taxonomy": taxonomy,
+        "ordinal": ordinal,
         "strategy": strategy,
         "centre": centre,
         "pick": pick,

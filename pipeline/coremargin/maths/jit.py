@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from types import FunctionType, SimpleNamespace
 from typing import Any
 
 #: Options of numba: release the GIL, and divide like NumPy.
@@ -25,6 +26,18 @@ def jit(source: Compiled) -> Compiled:
     except RuntimeError:  # no folder is writable
         made = numba.njit(source, **OPTIONS)
     return made
+
+
+def jit_together(*sources: Any) -> SimpleNamespace:
+    """Compiled functions of one module that call each other, by name."""
+    found: dict[str, Any] = {}
+    for source in sources:
+        copy = FunctionType(source.__code__, dict(source.__globals__), source.__name__, source.__defaults__)
+        copy.__qualname__ = source.__qualname__
+        found[source.__name__] = jit(copy)
+    for each in found.values():
+        each.py_func.__globals__.update(found)
+    return SimpleNamespace(**found)
 
 
 @contextmanager

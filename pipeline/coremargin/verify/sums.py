@@ -56,6 +56,14 @@ class Total:
         self.low = self.low + ((self.high - (total - part)) + (values - part))
         self.high = total
 
+    def add_columns(self, columns: np.ndarray, values: np.ndarray) -> None:
+        """Add an array (k, m) to these columns (m,), each of which is named once."""
+        high = self.high[:, columns]
+        total = high + values
+        part = total - high
+        self.low[:, columns] += (high - (total - part)) + (values - part)
+        self.high[:, columns] = total
+
     @property
     def value(self) -> np.ndarray:
         """The sum."""
