@@ -480,6 +480,7 @@ def commit_changes(store: Store, facts: Facts, rows: ChangedRows, info: CommitIn
             chunks=replace(Digested.of(known), digest=digests, marks=marks),
             sparse=facts.sparse,
             weighted=facts.weighted or bool(places.weights.any()),
+            groups=manifest.groups,
         ),
         changed=len(chunks),
         since=since,
@@ -494,6 +495,7 @@ def commit_changes(store: Store, facts: Facts, rows: ChangedRows, info: CommitIn
             classes=classes,
             rows=facts.rows,
             chunk_rows=facts.chunk_rows,
+            groups=None if manifest.groups is None else manifest.groups.hashes,
         )
         commit = replace(commit, sha256=sha256)
     info = replace(info, counts={name: number for name, number in _count_changes(rows).items() if number})

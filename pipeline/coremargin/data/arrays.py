@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.data.digest import Digested, store_digest
+from coremargin.data.groups import ArrayGroups, array_groups
 from coremargin.data.labels import LabelCoder
 from coremargin.data.rows import as_numbers, as_rows, in_memory_dtype, refuse_rounded
 from coremargin.data.sizes import CHUNK_BYTES, chunks_of, default_chunk_rows, scanned_bytes, sparse_chunk_rows
@@ -25,12 +26,15 @@ if TYPE_CHECKING:
 class ArraySource:
     """Rows X (n, d) and labels y (n,) in memory; row ids are row numbers."""
 
+    groups: ArrayGroups | None = None
+
     def __init__(  # noqa: PLR0913 - rows, what belongs to them, and how they are cut; all but one with a default
         self,
         X: Any,
         y: Any = None,
         *,
         weights: Any = None,
+        groups: Any = None,
         classes: tuple[Any, ...] | None = None,
         chunk_rows: int | None = None,
         name: str | None = None,
@@ -45,7 +49,8 @@ class ArraySource:
         float64 otherwise. Sparse rows are made canonical: sorted, duplicates summed, explicit zeros dropped. Arrays are
         not copied where they fit as they are: leave them alone while in use. name, first: for messages, what the rows
         are part of, and the number of the first of them there. columns: what the features come from. part: of more
-        rows, so that all of these may have weight 0.
+        rows, so that all of these may have weight 0. groups: the id of each row's group, a text or a whole number; rows
+        of a group come one after the other, and have one weight.
         Raises BadRow, LabelError, StoreError (no rows, no features).
         """
         self.name, self.sparse, self.columns = name or "arrays", is_sparse(X), columns
@@ -63,6 +68,7 @@ class ArraySource:
             raise UsageError(f"chunk_rows: expected at least 1, got {chunk_rows}")
         self.chunk_rows = chunk_rows or min(self.rows, self._default_chunk_rows())
         self.chunks = chunks_of(self.rows, self.chunk_rows)
+        self.groups = None if groups is None else array_groups(groups, self._weights, self.rows, self.chunk_rows)
         parts = [Digested.of_rows(*self.read(chunk), self.weights(chunk)) for chunk in range(self.chunks)]
         self.digested = Digested.joined(parts)
 
@@ -76,6 +82,7 @@ class ArraySource:
             chunks=self.digested,
             sparse=self.sparse,
             weighted=self._weights is not None,
+            groups=None if self.groups is None else self.groups.columns(),
         )
 
     @cached_property

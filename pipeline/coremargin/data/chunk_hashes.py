@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 PARTS = ("x", "y", "indices", "lengths", "weights")
+GROUP_PARTS = ("groups", "group_ids")  #: of rows in groups
 LABELS, WEIGHTS = PARTS.index("y"), PARTS.index("weights")
 BYTES = 32  #: of a SHA-256
 COLUMN = "sha256"  #: of a commit's group
@@ -67,9 +68,19 @@ def hash_ones(rows: np.ndarray) -> np.ndarray:
 
 
 def content_sha256(
-    hashes: np.ndarray, *, features: int, dtype: str, classes: Sequence[Any], rows: int, chunk_rows: int
+    hashes: np.ndarray,
+    *,
+    features: int,
+    dtype: str,
+    classes: Sequence[Any],
+    rows: int,
+    chunk_rows: int,
+    groups: np.ndarray | None,
 ) -> str:
-    """SHA-256 of a commit's content, "sha256:...", from those (c, 5, 32) of the parts of its chunks."""
+    """SHA-256 of a commit's content, "sha256:...", from those (c, 5, 32) of the parts of its chunks.
+
+    groups: those (c, 2, 32) of the groups that begin in each; None: rows are in none.
+    """
     facts = {
         "format": FORMAT,
         "features": features,
@@ -79,4 +90,6 @@ def content_sha256(
         "chunk_rows": chunk_rows,
     }
     facts |= {name: hashlib.sha256(hashes[:, k].tobytes()).hexdigest() for k, name in enumerate(PARTS)}
+    if groups is not None:
+        facts |= {name: hashlib.sha256(groups[:, k].tobytes()).hexdigest() for k, name in enumerate(GROUP_PARTS)}
     return "sha256:" + hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()

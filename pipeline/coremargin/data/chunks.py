@@ -15,6 +15,8 @@ from coremargin.data.changes import Places
 from coremargin.data.commits import CommitInfo, commit_root
 from coremargin.data.digest import WEIGHTS, Digested, checksums_of_ones, store_digest
 from coremargin.data.format import VECTORS, Commit, Facts, read_facts
+from coremargin.data.group_reader import StoreGroups
+from coremargin.data.groups import GroupColumns, encoded_ids
 from coremargin.data.layout import layouts, lengths, own_encoding, sparse_group, weights_like
 from coremargin.data.manifest import Manifest, write_statistics
 from coremargin.data.sizes import chunks_of
@@ -23,7 +25,7 @@ from coremargin.data.sparse_statistics import write_vectors
 from coremargin.data.statistics import ChunkScalars, ChunkStatistics, Entries, concatenate, measure
 from coremargin.data.storage import write_json
 from coremargin.formats.row_types import stored_dtype
-from coremargin.formats.store_record import group_of
+from coremargin.formats.store_record import GROUP_FILES, group_of
 from coremargin.maths.rows import Rows, is_sparse
 
 if TYPE_CHECKING:
@@ -34,51 +36,48 @@ if TYPE_CHECKING:
     from coremargin.data.store import Store
     from coremargin.formats.store_record import KeyRun
 
-# Values of sparse rows on their way into files of a fixed number of values each.
+# Values of sparse rows, and groups, on their way into files of a fixed number of values each.
 
 
-File = tuple[int, np.ndarray, np.ndarray]  #: number, data, indices
+Arrays = tuple[np.ndarray, ...]  #: data and indices of sparse rows; what belongs to groups
+File = tuple[int, Arrays]  #: number and values
 
 
 class ValueFiles:
-    """Takes the values and indices of chunk after chunk; gives whole files."""
+    """Takes arrays of values, chunk after chunk; gives whole files."""
 
-    def __init__(
-        self, size: int, dtype: np.dtype[Any], count: int = 0, head: tuple[np.ndarray, np.ndarray] | None = None
-    ) -> None:
-        """size: values per file; count: values that are stored; head: data and indices of those in the last file."""
+    def __init__(self, size: int, head: Arrays, count: int = 0) -> None:
+        """size: values per file; head: those in the last file, which is not full; count: values that are stored."""
         self.count = count
         self._size = size
-        self._parts = [head or (np.empty(0, dtype), np.empty(0, INDEX_DTYPE))]
+        self._parts = [head]
 
-    def add(self, data: np.ndarray, indices: np.ndarray) -> list[File]:
+    def add(self, *values: np.ndarray) -> list[File]:
         """Take values (m,) that must not change afterwards. Returns the files that are full now."""
         whole = self.count // self._size
-        self._parts.append((data, indices))
-        self.count += len(data)
+        self._parts.append(values)
+        self.count += len(values[0])
         full = self.count // self._size - whole
         if not full:
             return []
-        *files, rest = _cut(self._joined(), whole, self._size, full)
-        self._parts = [(rest[1].copy(), rest[2].copy())]  # a view would keep all of its file in memory
+        *files, (_, rest) = _cut(self._joined(), whole, self._size, full)
+        self._parts = [tuple(part.copy() for part in rest)]  # a view would keep all of its file in memory
         return files
 
-    def rest(self, data: np.ndarray | None = None, indices: np.ndarray | None = None) -> list[File]:
+    def rest(self, *values: np.ndarray) -> list[File]:
         """The file that is not full, with more values (m,) at its end, which are not taken: maybe several files."""
-        joined = self._joined([] if data is None or indices is None else [(data, indices)])
+        joined = self._joined([values] if values else [])
         files = -(-len(joined[0]) // self._size)
         return list(_cut(joined, self.count // self._size, self._size, files))[:files]
 
-    def _joined(self, more: Sequence[tuple[np.ndarray, np.ndarray]] = ()) -> tuple[np.ndarray, np.ndarray]:
-        data, indices = zip(*self._parts, *more, strict=True)
-        return np.concatenate(data), np.concatenate(indices)
+    def _joined(self, more: Sequence[Arrays] = ()) -> Arrays:
+        return tuple(np.concatenate(same) for same in zip(*self._parts, *more, strict=True))
 
 
-def _cut(values: tuple[np.ndarray, np.ndarray], first: int, size: int, files: int) -> Iterator[File]:
+def _cut(values: Arrays, first: int, size: int, files: int) -> Iterator[File]:
     """So many files of ``size`` values, then what is left."""
     for k in range(files + 1):
-        part = slice(k * size, (k + 1) * size)
-        yield first + k, values[0][part], values[1][part]
+        yield first + k, tuple(one[k * size : (k + 1) * size] for one in values)
 
 
 _MERGE_CHUNKS = 4096  # statistics of small commits are merged into the next one up to this many chunks
@@ -100,7 +99,12 @@ class ChunkSink:
         self._lock = threading.Lock()
         self._layouts = layouts(place.storage, facts, encoding)
         self._begun: np.ndarray | None = None  # weights of the last chunk, which grows, of rows that came without
-        self._values = ValueFiles(facts.file_entries, stored_dtype(facts.dtype))
+        self._values = ValueFiles(
+            facts.file_entries, (np.empty(0, stored_dtype(facts.dtype)), np.empty(0, INDEX_DTYPE))
+        )
+        self._groups: dict[int, GroupColumns] = {}  # of the same chunks, if rows are in groups
+        self._starts = ValueFiles(GROUP_FILES["groups"], (np.empty(0, np.int64),))
+        self._ids = ValueFiles(GROUP_FILES["group_ids"], (np.empty(0, np.uint8),))
 
     @property
     def values(self) -> int:
@@ -121,7 +125,12 @@ class ChunkSink:
                 sink._begun = store.weights(sink.first)
         if facts.sparse:
             whole = int(store.scalars().nonzeros[: sink.first].sum())
-            sink._values = ValueFiles(facts.file_entries, stored_dtype(facts.dtype), whole, store.sparse_head(whole))
+            sink._values = ValueFiles(facts.file_entries, store.sparse_head(whole), whole)
+        if isinstance(store.groups, StoreGroups):
+            starts, ids = store.groups.head(sink.first)
+            counts = store.groups.before(sink.first)
+            sink._starts = ValueFiles(GROUP_FILES["groups"], (starts,), counts[0])
+            sink._ids = ValueFiles(GROUP_FILES["group_ids"], (ids,), counts[1])
         return sink
 
     def tasks(
@@ -134,7 +143,7 @@ class ChunkSink:
             files = self._values.add(X.data, X.indices)
         return [
             partial(self.put, index, X, codes, weights, classes, start),
-            *(partial(self._put_values, number, data, indices) for number, data, indices in files),
+            *(partial(self._put_values, number, *values) for number, values in files),
         ]
 
     def put(
@@ -175,11 +184,31 @@ class ChunkSink:
         """Write the values of sparse rows that fill no file yet, those of the last chunk among them, for a commit."""
         if not self.facts.sparse:
             return
-        data, indices = (last.data, last.indices) if is_sparse(last) else (None, None)
-        for number, *values in self._values.rest(data, indices):
+        more = (last.data, last.indices) if is_sparse(last) else ()
+        for number, values in self._values.rest(*more):
             self._put_values(number, *values)
         if rows % self.facts.chunk_rows == 0:  # the end of the last row is the first entry of another chunk
             self._write("X/indptr", rows // self.facts.chunk_rows, np.array([self._values.count]))
+
+    def put_groups(self, index: int, starts: np.ndarray, ids: Sequence[str], *, whole: bool = True) -> None:
+        """Take the groups that begin in a chunk: row ids (k,) int64, and ids; chunks come in order.
+
+        whole: the chunk is; else its groups are written by ``close_groups``, and come again.
+        """
+        self._groups[index] = GroupColumns.of_chunk(starts, ids)
+        if whole:
+            for name, files, values in (("groups", self._starts, starts), ("group_ids", self._ids, encoded_ids(ids))):
+                self._put_files(name, files.add(values))
+
+    def close_groups(self, starts: np.ndarray, ids: Sequence[str], rows: int) -> None:
+        """Write the groups that fill no file yet, with those of the last chunk, if it is not whole, for a commit."""
+        self._put_files("groups", self._starts.rest(np.append(starts, rows)))
+        self._put_files("group_ids", self._ids.rest(encoded_ids(ids)))
+
+    def _put_files(self, name: str, files: Sequence[File]) -> None:
+        for number, (values,) in files:
+            with self.place.writing():
+                self.bytes_written += self._write(name, number, values)
 
     def _put_values(self, number: int, data: np.ndarray, indices: np.ndarray) -> None:
         with self.place.writing():
@@ -199,16 +228,18 @@ class ChunkSink:
         classes: Sequence[Any],
         commit_info: CommitInfo | None = None,
         keys: Sequence[KeyRun] = (),
+        groups: Sequence[KeyRun] = (),
         *,
         publish: bool = True,
     ) -> None:
-        """Make rows [0, rows) visible, atomically; their chunks must have been put, their keys written.
+        """Make rows [0, rows) visible, atomically; their chunks must have been put, all keys written.
 
         commit_info: what the log says, but for the rows added. publish: a new store is moved to its place.
         """
-        facts, commit = self._described(rows, replace(self.facts, classes=tuple(classes), keys=tuple(keys)))
+        kept = replace(self.facts, classes=tuple(classes), keys=tuple(keys), groups=tuple(groups))
+        facts, commit, counts = self._described(rows, kept)
         storage = self.place.storage
-        lengthened = lengths(self.facts, rows, self._nonzeros)
+        lengthened = lengths(self.facts, rows, self._nonzeros, counts)
         for name, length in lengthened.items():
             self._sync_array(name, self._layouts[name].metadata(length))
         for part in self._layouts.keys() & {"y", "weights"}:
@@ -222,7 +253,7 @@ class ChunkSink:
         if publish and not self.place.published:
             self.place.publish()
         self.facts, self.first, self._begun = facts, rows // facts.chunk_rows, None
-        for known in (self._entries, self._hashes):
+        for known in (self._entries, self._hashes, self._groups):
             for index in [index for index in known if index < self.first]:
                 del known[index]
 
@@ -230,12 +261,16 @@ class ChunkSink:
         write_json(self.place.storage, f"{name}/zarr.json", metadata)
         self.place.storage.sync(name)
 
-    def _described(self, rows: int, facts: Facts) -> tuple[Facts, Commit]:
-        """The facts before this commit, with its classes, and the commit; its statistics are written."""
+    def _described(self, rows: int, facts: Facts) -> tuple[Facts, Commit, list[int]]:
+        """The facts before this commit, with its classes, the commit, and how many groups there are, with bytes of ids.
+
+        The statistics of the commit are written.
+        """
         first, last = self.first, chunks_of(rows, facts.chunk_rows)
         parts = [self._entries[index] for index in range(first, last)]
         start, known, weighted, places = first, None, facts.weighted, Places.nothing(last)
         hashes = np.stack([self._hashes[index] for index in range(first, last)]) if facts.hashed else None
+        groups = [self._groups[index] for index in range(first, last)] if facts.grouped else []
         if facts.commits:
             start = _merged_from(facts.commits, first, last, _MERGE_NUMBERS // (5 * facts.features + 16))
             earlier = Manifest(self.place.storage, facts, facts.commits)
@@ -246,6 +281,9 @@ class ChunkSink:
             known = Digested.of(before).upto(start)
             if hashes is not None:
                 hashes = np.concatenate([earlier.hashes(before.rows)[:first], hashes])
+            if earlier.groups is not None:
+                groups.insert(0, earlier.groups.part(0, first))
+        columns = GroupColumns.joined(groups) if groups else None
         statistics, described = concatenate(parts, len(facts.classes)), places.part(start, last)
         written = Digested.of(self._weighed(statistics, described) if weighted else statistics)
         known = Digested.joined([known, written]) if known else written
@@ -257,6 +295,7 @@ class ChunkSink:
             chunks=known,
             sparse=facts.sparse,
             weighted=weighted,
+            groups=columns,
         )
         commit = Commit(
             facts.number,
@@ -280,10 +319,12 @@ class ChunkSink:
                 classes=facts.classes,
                 rows=rows,
                 chunk_rows=facts.chunk_rows,
+                groups=None if columns is None else columns.hashes,
             )
             commit, hashes = replace(commit, sha256=sha256), hashes[start:last]
-        write_statistics(self.place.storage, commit.group, statistics, facts, described, hashes)
-        return facts, commit
+        some = None if columns is None else columns.part(start, last)
+        write_statistics(self.place.storage, commit.group, statistics, facts, described, hashes, some)
+        return facts, commit, [0, 0] if columns is None else columns.sizes.sum(axis=0).tolist()
 
     def _weighed(self, statistics: Entries, places: Places) -> Entries:
         """With the checksums of weights that are 1 where rows came without any."""

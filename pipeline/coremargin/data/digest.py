@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.data.checksum import crc32c, joined
+from coremargin.data.groups import IDS, STARTS
 from coremargin.data.sizes import LABEL_DTYPE, WEIGHT_DTYPE
 from coremargin.data.sparse import INDEX_DTYPE, INDPTR_DTYPE
 from coremargin.data.statistics import chunk_digest, chunk_marks
@@ -19,6 +20,8 @@ from coremargin.maths.rows import is_sparse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from coremargin.data.groups import GroupColumns
 
 INDICES, LENGTHS, WEIGHTS = range(3)  #: columns of ``ChunkStatistics.marks``
 
@@ -69,12 +72,13 @@ def store_digest(
     chunks: Digested,
     sparse: bool = False,
     weighted: bool = False,
+    groups: GroupColumns | None = None,
 ) -> str:
     """Identity of the committed content, from the rows and the checksums of each chunk.
 
-    Depends on the rows, their order, the codes, the classes, the weights, and whether the rows are sparse; not on
-    compression, nor on how rows were cut into chunks or commits: the checksums of the chunks are joined into those of
-    all rows, of all labels, and so on.
+    Depends on the rows, their order, the codes, the classes, the weights, the groups, and whether the rows are sparse;
+    not on compression, nor on how rows were cut into chunks or commits: the checksums of the chunks are joined into
+    those of all rows, of all labels, and so on.
     """
     rows = [int(n) for n in chunks.rows]
     digests = [int(digest) for digest in chunks.digest]
@@ -99,4 +103,8 @@ def store_digest(
         facts["lengths"] = mark(LENGTHS, rows, INDPTR_DTYPE.itemsize)
     if weighted:
         facts["weights"] = mark(WEIGHTS, rows, WEIGHT_DTYPE.itemsize)
+    if groups is not None:
+        for column, name, size in ((STARTS, "groups", 8), (IDS, "group_ids", 1)):
+            lengths = (groups.sizes[:, column] * size).tolist()
+            facts[name] = joined(zip(groups.marks[:, column].tolist(), lengths, strict=True))
     return "sha256:" + hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()

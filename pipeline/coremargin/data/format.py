@@ -10,6 +10,8 @@
       X/data, indices, indptr   instead, when rows are sparse: a group in anndata's encoding "csr_matrix" 0.1.0
       y/                    (n,) int32 class codes, same rows per chunk (c.0, c.1, ...), -1 unlabelled
       weights/              (n,) float64 sample weights, when there are any, same rows per chunk
+      groups/               (g + 1,) int64, when rows are in groups: the row at which each begins, and after the last n
+      group_ids/            (b,) uint8: ids of the groups, UTF-8, each with a line break at its end
       log.jsonl             all commits: see formats/store_log.py; the root lists those that are read for the last one
       blocks/000000/ ...    statistics of the chunks [first, last) that one commit wrote; a later entry supersedes
       blocks/vectors/       of sparse rows: those that are a number per feature, a file per chunk (sparse_statistics.py)
@@ -17,6 +19,7 @@
       changes/000004/weights/   weights of the chunks that a commit changed; of a row that was taken out 0
       changes/000004/rows.npz   rows that a commit changed, as they were and became: a cache, see difference.py
       keys/000003-0/ ...    keys of rows, sorted, where rows have some: see key_runs.py
+      group_keys/000003-0/  the same of groups: hashes of their ids, sorted, and their first rows
 
 A commit replaces the root ``zarr.json``: rows beyond its ``rows`` do not exist, whatever lies on disk. Older commits
 stay readable, because every byte of their rows stays: a growing chunk keeps its rows as a prefix, and labels and
@@ -42,6 +45,9 @@ Only the last array of a chunk grows with it: an earlier one may end before the 
 Sparse rows: data (float32 or float64) and indices (int32) lie in files of ``file_entries`` stored values each, whatever
 the rows; indptr (n + 1,) int64 has ``chunk_rows`` row starts per file. A chunk of rows is a run of stored values, whose
 place follows from the numbers of stored values that the statistics hold.
+
+Groups: entries of ``groups`` and bytes of ``group_ids`` lie in files of 128 KiB, whatever the rows. The statistics say
+how many groups begin in each chunk of rows, and how many bytes their ids have. Commits add to the ends of both arrays.
 
 Stores say version 5. Those from before 2026-11-26 have no log, and say 1, 2 with sparse rows or weights, 3 with changed
 labels, 4 with names of columns.
@@ -79,7 +85,7 @@ if TYPE_CHECKING:
     from coremargin.formats.store_log import LogEntry
 
 #: Keys of the root, and of the groups in it.
-ROOT, BLOCKS, CHANGES, KEYS = "zarr.json", "blocks", "changes", "keys"
+ROOT, BLOCKS, CHANGES, KEYS, GROUP_KEYS = "zarr.json", "blocks", "changes", "keys", "group_keys"
 VECTORS = f"{BLOCKS}/vectors"
 KEY_PARTS = ("high", "low", "row", "first")  #: arrays of a run of keys
 UNLABELLED = -1
@@ -122,6 +128,8 @@ class Facts:
     columns: str = ""  #: digest of the file that says what the columns are, where they have names
     log: LogMark | None = None  #: what counts of the log; None of a new store
     keys: tuple[KeyRun, ...] = ()  #: of all rows, where they have some
+    grouped: bool = False
+    groups: tuple[KeyRun, ...] = ()  #: keys of all groups, where rows are in some
     root_tag: Tag = ABSENT  #: of the root when this was read
 
     @property
@@ -171,6 +179,7 @@ class Facts:
             columns=self.columns or UNSET,
             log=cast("LogMark", self.log),
             keys=list(self.keys) or UNSET,
+            groups=list(self.groups) if self.grouped else UNSET,
         )
         found: dict[str, Any] = to_builtins(record)
         return {name: value for name, value in found.items() if name != "weighted" or value}
@@ -227,6 +236,8 @@ def _facts(record: StoreRecord) -> Facts:
         columns="" if record.columns is UNSET else record.columns,
         log=record.log,
         keys=() if record.keys is UNSET else tuple(record.keys),
+        grouped=record.groups is not UNSET,
+        groups=() if record.groups is UNSET else tuple(record.groups),
     )
 
 

@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from coremargin.data.format import KEY_PARTS, KEYS
+from coremargin.data.format import GROUP_KEYS, KEY_PARTS, KEYS
+from coremargin.data.groups import reappeared
 from coremargin.data.key_values import place_among
 from coremargin.data.owned import STORE
 from coremargin.data.plain import group_metadata, write_array
@@ -33,7 +34,7 @@ from coremargin.formats.store_record import KeyRun
 from coremargin.formats.zarr_metadata import read_array_metadata
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from coremargin.data.format import Facts
     from coremargin.data.key_values import Keys, Placed
@@ -95,8 +96,8 @@ class Entries(NamedTuple):
 class Run:
     """A run of a store. Raises StoreError that names the file for what is missing or altered."""
 
-    def __init__(self, storage: ReadableStorage, record: KeyRun) -> None:
-        self._storage, self.key, self.rows = storage, f"{KEYS}/{record.group}", record.rows
+    def __init__(self, storage: ReadableStorage, record: KeyRun, folder: str = KEYS) -> None:
+        self._storage, self.key, self.rows = storage, f"{folder}/{record.group}", record.rows
         self.name = f"{storage.name}/{self.key}"  #: for messages
 
     @cached_property
@@ -182,17 +183,17 @@ class Run:
         return read_raw_array(self._storage, f"{self.key}/{part}", start, self.rows if stop is None else stop, dtype)
 
 
-def write_run(storage: Storage, group: str, entries: Entries) -> KeyRun:
+def write_run(storage: Storage, group: str, entries: Entries, folder: str = KEYS) -> KeyRun:
     """Write sorted entries as a new run, which is not read before a root names it."""
-    key = f"{KEYS}/{group}"
-    if not storage.exists(f"{KEYS}/zarr.json"):
-        write_json(storage, f"{KEYS}/zarr.json", group_metadata({}))
+    key = f"{folder}/{group}"
+    if not storage.exists(f"{folder}/zarr.json"):
+        write_json(storage, f"{folder}/zarr.json", group_metadata({}))
     for part, values in entries._asdict().items():
         write_array(storage, f"{key}/{part}", values, ("key",))
     step = read_array_metadata(storage, f"{key}/high").chunks[0]
     write_array(storage, f"{key}/first", entries.high[::step], ("file",))
     write_json(storage, f"{key}/zarr.json", group_metadata({}))
-    storage.sync(*(f"{key}/{part}" for part in KEY_PARTS), key, KEYS)
+    storage.sync(*(f"{key}/{part}" for part in KEY_PARTS), key, folder)
     return KeyRun(group=group, rows=len(entries.row))
 
 
@@ -223,18 +224,21 @@ def first_twice(new: Sequence[Run | Entries], old: Sequence[Run]) -> tuple[int, 
 
 
 class KeyIndex:
-    """The keys of all rows of a store, as its last commit has them."""
+    """The keys of all rows of a store, as its last commit has them, or of the first rows of all groups."""
 
-    def __init__(self, storage: ReadableStorage, runs: Sequence[KeyRun], rows: int) -> None:
-        """rows: of the last commit. Raises StoreError for runs that are not of these rows."""
-        self.rows = rows
+    def __init__(self, storage: ReadableStorage, runs: Sequence[KeyRun], rows: int, groups: int | None = None) -> None:
+        """rows: of the last commit; groups: how many it has, if these are their keys.
+
+        Raises StoreError for runs that are not of these rows.
+        """
+        self.rows, keys = rows, rows if groups is None else groups
         named = {run.group for run in runs}
-        if sum(run.rows for run in runs) != rows or len(named) < len(runs):
+        if sum(run.rows for run in runs) != keys or len(named) < len(runs):
             raise StoreError(
-                f"{storage.name}/zarr.json: expected keys of {rows:,} rows in runs of different names, found "
+                f"{storage.name}/zarr.json: expected {keys:,} keys in runs of different names, found "
                 f"{sum(run.rows for run in runs):,} in {len(named):,}; restore it from a copy"
             )
-        self.runs = [Run(storage, run) for run in runs]
+        self.runs = [Run(storage, run, KEYS if groups is None else GROUP_KEYS) for run in runs]
 
     def find(self, hashes: np.ndarray) -> np.ndarray:
         """Rows (m,) int64 of hashes (m, 2), -1 where none has it."""
@@ -257,11 +261,15 @@ _MERGE_ROWS = 1 << 16  # that are merged into the next run, however small that i
 
 
 class KeySink:
-    """Keys of the rows of one writer. title: what they are, for messages: "column 'order'"."""
+    """Keys of the rows of one writer, or of the first rows of its groups.
 
-    def __init__(self, place: Place, facts: Facts, title: str) -> None:
-        self._place, self._title = place, title
-        self._standing, self._committed, self._number = facts.keys, facts.rows, facts.number
+    title: what they are, for messages: "column 'order'"; None: keys of groups.
+    """
+
+    def __init__(self, place: Place, facts: Facts, title: str | None) -> None:
+        self._place, self._title, self._folder = place, title, GROUP_KEYS if title is None else KEYS
+        self._committed, self._number = facts.rows, facts.number
+        self._standing = facts.groups if title is None else facts.keys
         self._fresh: list[KeyRun] = []  # written, and named by no root yet
         self._held: list[Entries] = []  # not written
         self._count = 0  # of these
@@ -273,6 +281,11 @@ class KeySink:
         """Keys of rows from ``first`` on. Raises BadRow for one that is there twice, as a commit does at last."""
         self._came.append((first, keys.place))
         self._take(Entries.of(keys.hashes, first))
+
+    def add_groups(self, first: int, starts: np.ndarray, hashes: np.ndarray, place: Callable[[int], str]) -> None:
+        """Keys (k, 2) of groups that begin at these rows (k,), of a batch of rows from ``first`` on."""
+        self._came.append((first, place))
+        self._take(Entries(hashes[:, 0], hashes[:, 1], starts))
 
     def take_all(self, parts: Iterable[Entries]) -> None:
         """Keys of all rows to come, in whatever order."""
@@ -295,10 +308,9 @@ class KeySink:
         """The runs of all rows, of those that came since the last commit too, on disk. Raises BadRow, OutputError."""
         if not self._fresh and not self._count:
             return self._standing
-        storage = self._place.storage
         held = Entries.joined(self._held).sorted() if self._count else None
-        new: list[Run | Entries] = [Run(storage, run) for run in self._fresh]
-        self._refuse(first_twice(new + ([] if held is None else [held]), [Run(storage, run) for run in self._standing]))
+        new: list[Run | Entries] = [self._run(run) for run in self._fresh]
+        self._refuse(first_twice(new + ([] if held is None else [held]), [self._run(run) for run in self._standing]))
         if held is None:
             return (*self._standing, *self._fresh)
         known = [*self._standing, *self._fresh]
@@ -306,12 +318,13 @@ class KeySink:
         while merged and rows + known[merged - 1].rows <= min(RUN_ROWS, max(_MERGE_ROWS, _MERGE_RATIO * rows)):
             merged -= 1
             rows += known[merged].rows
-        parts = [Run(storage, run).read() for run in known[merged:]]
+        parts = [self._run(run).read() for run in known[merged:]]
         return (*known[:merged], self._written(Entries.joined([*parts, held]).sorted()))
 
     def settle(self, facts: Facts) -> None:
         """The root names what ``runs`` gave."""
-        self._standing, self._committed, self._number = facts.keys, facts.rows, facts.number
+        self._committed, self._number = facts.rows, facts.number
+        self._standing = facts.groups if self._title is None else facts.keys
         self._fresh, self._held, self._count, self._groups, self._came = [], [], 0, 0, []
 
     def close(self) -> None:
@@ -320,20 +333,26 @@ class KeySink:
         for number in range(self._groups):
             if self._group(number) not in named:
                 with suppress(OSError):
-                    self._place.storage.remove(f"{KEYS}/{self._group(number)}", STORE.owns)
+                    self._place.storage.remove(f"{self._folder}/{self._group(number)}", STORE.owns)
 
     def _group(self, number: int) -> str:
         return f"{self._number:06d}-{number}"
 
     def _written(self, entries: Entries) -> KeyRun:
         self._groups += 1
-        return write_run(self._place.storage, self._group(self._groups - 1), entries)
+        return write_run(self._place.storage, self._group(self._groups - 1), entries, self._folder)
+
+    def _run(self, record: KeyRun) -> Run:
+        return Run(self._place.storage, record, self._folder)
 
     def _refuse(self, pair: tuple[int, int] | None) -> None:
         """Raise BadRow for a row that has the key of one before it."""
         if pair is None:
             return
         before, row = pair
+        if self._title is None:
+            here = self._named(before) if before >= self._committed else f"row {before:,} of {self._place.name}"
+            raise BadRow(reappeared(self._named(row), here))
         if before >= self._committed:
             raise BadRow(
                 f"{self._named(row)}, {self._title}: found the key of {self._named(before)}, expected one of its own; "

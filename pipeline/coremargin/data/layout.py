@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,13 +15,15 @@ from coremargin.data.sparse import INDEX_DTYPE, INDPTR_DTYPE
 from coremargin.errors import StoreError
 from coremargin.formats.raw_array import CRC_BYTES
 from coremargin.formats.row_types import BFLOAT16_BITS, BFLOAT16_NAN, stored_dtype, zarr_type
+from coremargin.formats.store_record import GROUP_FILES
 from coremargin.formats.zarr_metadata import read_array_metadata, read_csr_group
 
 if TYPE_CHECKING:
     from coremargin.data.format import Facts
     from coremargin.data.storage import Storage
 
-ENTRIES = ("X/data", "X/indices")  #: arrays with one entry per stored value of sparse rows
+#: Names of the dimensions of arrays that have no entry per row.
+_DIMENSIONS = {"X/data": ("value",), "X/indices": ("value",), "groups": ("group",), "group_ids": ("byte",)}
 
 
 class ObjectPart(NamedTuple):
@@ -90,7 +92,7 @@ class ArrayLayout:
             self.dtype,
             codecs=self.encoding.codecs(self.dtype.itemsize),
             fill=self.fill,
-            names=("row", "feature")[: 1 + len(self.tail)] if self.name not in ENTRIES else ("value",),
+            names=_DIMENSIONS.get(self.name, ("row", "feature")[: 1 + len(self.tail)]),
         )
 
     @property
@@ -123,6 +125,9 @@ def layouts(storage: Storage, facts: Facts, encoding: Encoding) -> dict[str, Arr
         found = [ArrayLayout(storage, "X", facts.chunk_rows, (facts.features,), dtype, encoding)]
     labels = ArrayLayout(storage, "y", facts.chunk_rows, (), LABEL_DTYPE, plain)
     found += [labels, weights_like(labels)] if facts.weighted else [labels]
+    if facts.grouped:
+        for (name, entries), kind in zip(GROUP_FILES.items(), ("<i8", "u1"), strict=True):
+            found.append(ArrayLayout(storage, name, entries, (), np.dtype(kind), plain))
     return {layout.name: layout for layout in found}
 
 
@@ -131,10 +136,11 @@ def weights_like(labels: ArrayLayout) -> ArrayLayout:
     return replace(labels, name="weights", dtype=WEIGHT_DTYPE, moved={})
 
 
-def lengths(facts: Facts, rows: int, nonzeros: int) -> dict[str, int]:
-    """How long each array is at so many rows, by its name."""
+def lengths(facts: Facts, rows: int, nonzeros: int, groups: Sequence[int] = (0, 0)) -> dict[str, int]:
+    """How long each array is at so many rows, by its name. groups: how many, and bytes of their ids."""
     X = {"X/data": nonzeros, "X/indices": nonzeros, "X/indptr": rows + 1} if facts.sparse else {"X": rows}
-    return X | {"y": rows} | ({"weights": rows} if facts.weighted else {})
+    found = X | {"y": rows} | ({"weights": rows} if facts.weighted else {})
+    return found | ({"groups": groups[0] + 1, "group_ids": groups[1]} if facts.grouped else {})
 
 
 def sparse_group(facts: Facts, rows: int) -> dict[str, Any]:
@@ -197,7 +203,7 @@ def _read(expected: ArrayLayout, rows: int) -> ArrayLayout:
             f"{place}: expected shape {(rows, *tail)}, got {shape}; all arrays must have what the store's rows need"
         )
     if grid != (step, *tail):
-        what = "stored values" if name in ENTRIES else "whole rows"
+        what = "values" if name in _DIMENSIONS else "whole rows"
         raise StoreError(
             f"{place}: expected chunks of {step} {what}, shape {(step, *tail)}, "
             f"got {grid}; write the store again with `coremargin ingest`"

@@ -11,6 +11,7 @@ from coremargin.data import chunk_hashes
 from coremargin.data.changes import Changed, Places, folders_of, read_changes
 from coremargin.data.digest import WEIGHTS, Digested, checksums_of_ones, store_digest
 from coremargin.data.format import BLOCKS
+from coremargin.data.groups import GROUP_COLUMNS, GroupColumns
 from coremargin.data.owned import STORE
 from coremargin.data.plain import group_metadata, write_array
 from coremargin.data.sizes import chunks_of
@@ -18,6 +19,7 @@ from coremargin.data.sparse_statistics import read_vectors
 from coremargin.data.statistics import ChunkScalars, ChunkStatistics, widened
 from coremargin.data.storage import write_json
 from coremargin.errors import StoreError
+from coremargin.formats.limits import MOST_ROWS
 from coremargin.formats.raw_array import preload_raw_arrays, read_raw_array
 from coremargin.formats.row_types import stored_dtype
 from coremargin.formats.store_record import check_stored_values, spans
@@ -38,6 +40,14 @@ _SCALARS = {
     "digest": "uint64",
 }
 MARKS = 3  #: columns of ``ChunkStatistics.marks``
+_TAILS = {  # dimensions of columns, but that of chunks
+    "counts": ("class",),
+    "marks": ("mark",),
+    chunk_hashes.COLUMN: ("part", "byte"),
+    "group_sha256": ("part", "byte"),
+    "groups": ("part",),
+    "group_marks": ("part",),
+}
 _VECTORS = ("centre", "low", "high", "total", "spread")
 
 
@@ -48,17 +58,21 @@ def write_statistics(
     facts: Facts,
     places: Places,
     hashes: np.ndarray | None,
+    groups: GroupColumns | None,
 ) -> None:
     """Write one commit's statistics.
 
     places: where labels and weights of its chunks lie. hashes: SHA-256 (c, 5, 32) of their parts, if the store has
-    those of all chunks. The vectors of sparse chunks have objects of their own: see sparse_statistics.py.
+    those of all chunks. groups: what is recorded of groups, if rows are in some. The vectors of sparse chunks have
+    objects of their own: see sparse_statistics.py.
     """
     reweighed = bool(places.weights.any())
     left_out = {"nonzeros", "marks"} - set(_extra(facts, marked=reweighed))
     columns = {name: values for name, values in vars(statistics).items() if name not in left_out}
     columns |= {"array": places.labels} if facts.moved else {}
     columns |= {} if hashes is None else {chunk_hashes.COLUMN: hashes}
+    if groups is not None:
+        columns |= {name: getattr(groups, field) for name, (field, _, _) in GROUP_COLUMNS.items()}
     write_group(storage, group, columns | ({"weights_array": places.weights} if reweighed else {}))
 
 
@@ -70,7 +84,7 @@ def write_group(storage: Storage, group: str, columns: Mapping[str, Any]) -> Non
         write_json(storage, f"{BLOCKS}/zarr.json", groups)
     write_json(storage, f"{key}/zarr.json", groups)
     for name, values in columns.items():
-        tail = {"counts": ("class",), "marks": ("mark",), chunk_hashes.COLUMN: ("part", "byte")}.get(name, ("feature",))
+        tail = _TAILS.get(name, ("feature",))
         write_array(storage, f"{key}/{name}", values, ("chunk", *tail)[: values.ndim])
     storage.sync(*(f"{key}/{name}" for name in columns), key, BLOCKS)
 
@@ -117,6 +131,22 @@ class Manifest:
         places = self.places.labels if part == "y" else self.places.weights
         return folders_of(f"{self._storage.name}/{BLOCKS}", self._last, places, part)
 
+    @cached_property
+    def groups(self) -> GroupColumns | None:
+        """What is recorded of the groups of all chunks, checked by ``scalars``; None: rows are in none.
+
+        Raises StoreError.
+        """
+        if not self._facts.grouped:
+            return None
+        last = self._last.last
+        found = GroupColumns(
+            **{field: self._column(name, dtype, tail, 0, last) for name, (field, dtype, tail) in GROUP_COLUMNS.items()}
+        )
+        if (found.sizes < 0).any() or (found.sizes > MOST_ROWS).any():
+            raise StoreError(f"{self._storage.name}/{BLOCKS}: expected numbers of groups, found others; restore it")
+        return found
+
     def scalars(self) -> ChunkScalars:
         """Entries of all chunks that are one number, or one per class; checked against the commit's digest."""
         self._preload()
@@ -147,6 +177,8 @@ class Manifest:
             dimensions |= {name: 1 + len(tail) for name, (_, tail) in _extra(self._facts, marked=marked).items()}
             dimensions |= {"array": 1} if commit.moved else {}
             dimensions |= {"weights_array": 1} if commit.weights else {}
+            if self._facts.grouped:
+                dimensions |= {name: 1 + len(tail) for name, (_, _, tail) in GROUP_COLUMNS.items()}
             wanted += [(f"{BLOCKS}/{commit.group}/{name}", n) for name, n in dimensions.items()]
         preload_raw_arrays(self._storage, wanted)
 
@@ -193,6 +225,7 @@ class Manifest:
             classes=facts.classes[: last.classes],
             rows=last.rows,
             chunk_rows=facts.chunk_rows,
+            groups=None if self.groups is None else self.groups.hashes,
         )
         if sha256 != last.sha256:
             raise StoreError(
@@ -247,6 +280,7 @@ class Manifest:
             chunks=Digested.of(scalars),
             sparse=facts.sparse,
             weighted=self.weighted,
+            groups=self.groups,
         )
         if digest != last.digest:
             raise StoreError(

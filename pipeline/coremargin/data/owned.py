@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from coremargin.data.chunk_hashes import COLUMN as HASHES
 from coremargin.data.format import KEY_PARTS
+from coremargin.data.groups import GROUP_COLUMNS
 from coremargin.data.local_storage import LocalStorage, name_meant
 from coremargin.data.statistics import ChunkStatistics
 from coremargin.formats.store_record import FORMAT
@@ -135,11 +136,13 @@ def stated_format(storage: ReadableStorage, key: str) -> str | None:
     return next((form for form in found if isinstance(form, str)), None)
 
 
-# The last ones are of commits that changed labels or weights.
-_COLUMNS = "|".join((*ChunkStatistics.__dataclass_fields__, HASHES, "chunk", "array", "y", "weights_array", "weights"))
-_KEYS = rf"keys/\d+-\d+/(?:{'|'.join(KEY_PARTS)})"
-_ARRAY = rf"X|X/data|X/indices|X/indptr|y|weights|blocks/\d+/(?:{_COLUMNS})|changes/\d+/(?:y|weights)|{_KEYS}"
-_GROUPS = r"(?:blocks|changes)(?:/\d+)?|keys(?:/\d+-\d+)?"
+#: Of commits that changed labels or weights.
+_CHANGED = ("chunk", "array", "y", "weights_array", "weights")
+_COLUMNS = "|".join((*ChunkStatistics.__dataclass_fields__, HASHES, *GROUP_COLUMNS, *_CHANGED))
+_KEYS = rf"(?:group_)?keys/\d+-\d+/(?:{'|'.join(KEY_PARTS)})"
+_ROWS = "X|X/data|X/indices|X/indptr|y|weights|groups|group_ids"
+_ARRAY = rf"{_ROWS}|blocks/\d+/(?:{_COLUMNS})|changes/\d+/(?:y|weights)|{_KEYS}"
+_GROUPS = r"(?:blocks|changes)(?:/\d+)?|(?:group_)?keys(?:/\d+-\d+)?"
 #: A store, see format.py. Chunks lie flat as they are written here, or in folders as other writers may have them.
 STORE = Kind(
     what="a store",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, runtime_checkable
 if TYPE_CHECKING:
     import numpy as np
 
+    from coremargin.data.groups import Groups
     from coremargin.data.statistics import ChunkScalars, ChunkStatistics
 
 
@@ -32,6 +33,10 @@ class Source(Protocol):
     @property
     def digest(self) -> str:
         """Identity of the committed content ("sha256:...")."""
+
+    @property
+    def groups(self) -> Groups | None:
+        """The groups of rows, see groups.py; None where they are in none."""
 
     @property
     def nbytes(self) -> int:

@@ -13,6 +13,7 @@ import numpy as np
 
 from coremargin.data.arrays import checked_ids
 from coremargin.data.format import UNLABELLED, Facts, facts_as_of
+from coremargin.data.group_reader import StoreGroups
 from coremargin.data.layout import read_layouts
 from coremargin.data.manifest import Manifest
 from coremargin.data.maps import MAP_BYTES
@@ -92,6 +93,8 @@ class Store:
         2026-11-28, whose chunks have CRC-32C alone.
     about : mapping
         What ``synth`` wrote down of its recipe; empty for rows of other origin.
+    groups : Groups or None
+        The groups of rows; None where they are in none.
     columns : ColumnsRecord or None
         What the features come from: names, kinds, how they were made; None where the rows came without names.
 
@@ -214,6 +217,13 @@ class Store:
     def columns(self) -> ColumnsRecord | None:
         """What the features come from; None where the rows came without names. Raises StoreError."""
         return read_stored(self.storage, self._columns, self.features) if self._columns else None
+
+    @cached_property
+    def groups(self) -> StoreGroups | None:
+        """The groups of rows; None where they are in none. Raises StoreError."""
+        self.scalars()  # checks what the manifest says of them
+        columns = self._manifest.groups
+        return None if columns is None else StoreGroups(self._layouts, columns, self.rows, self.span)
 
     @property
     def weighted(self) -> bool:

@@ -17,6 +17,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from coremargin.data.groups import Groups
     from coremargin.data.source import Source
     from coremargin.data.statistics import ChunkScalars, ChunkStatistics
     from coremargin.formats.columns import ColumnsRecord
@@ -45,6 +46,11 @@ class View:
     def __reduce__(self) -> tuple[Any, ...]:
         """Travels to another process as what it is made of."""
         return type(self), (self.base, *self.arguments)
+
+    @property
+    def groups(self) -> Groups | None:
+        """The groups of rows; None where they are in none."""
+        return self.base.groups
 
     @property
     def nbytes(self) -> int:

@@ -22,6 +22,8 @@ from coremargin.data.chunk_hashes import describe_mismatch, hash_chunk
 from coremargin.data.chunks import ChunkSink
 from coremargin.data.codecs import COMPRESSIONS, Encoding, chosen
 from coremargin.data.format import Facts
+from coremargin.data.group_sink import GroupSink
+from coremargin.data.groups import GroupRuns, group_runs
 from coremargin.data.key_runs import KeySink, key_sink
 from coremargin.data.labels import LabelCoder
 from coremargin.data.narrow_rows import is_narrow
@@ -127,6 +129,7 @@ class StoreWriter:
         self._columns: ColumnsRecord | None = None  # of a new store
         self.commit_info: CommitInfo | None = None  #: what the log says of the next commit; None: that rows came
         self.keys: KeySink | None = None  #: where those of rows go, if these have some
+        self._groups: GroupSink | None = None
         self.sparse = facts.sparse or buffer is not None  #: rows are kept as CSR
         self._coder = LabelCoder(facts.classes)
         self._dtype = stored_dtype(facts.dtype)
@@ -153,6 +156,7 @@ class StoreWriter:
         overwrite: bool = False,
         sparse: bool = False,
         weighted: bool = False,
+        grouped: bool = False,
         chunk_rows: int | None = None,
         columns: ColumnsRecord | None = None,
         about: Mapping[str, Any] | None = None,
@@ -163,8 +167,9 @@ class StoreWriter:
 
         dtype: the type in which values are stored; all but float64 are read as float32.
         compression: "none" (can be mapped), "lz4", "zstd", or "auto" (lz4 where the first chunk shrinks by a third).
-        sparse: keep rows as CSR; weighted: every row comes with a weight. chunk_rows: rows of a chunk, instead of what
-        fits ``chunk_bytes``; of sparse rows that is guessed from the first ones. Small stores have smaller chunks.
+        sparse: keep rows as CSR; weighted: every row comes with a weight; grouped: with the id of its group.
+        chunk_rows: rows of a chunk, instead of what fits ``chunk_bytes``; of sparse rows that is guessed from the first
+        ones. Small stores have smaller chunks.
         columns: what the features come from, where that is known. about: what else is to be kept, as JSON has it.
         classes: labels that have codes from the start.
         instead_of: the place of the store to replace, if other writers are kept out meanwhile.
@@ -173,7 +178,7 @@ class StoreWriter:
         features, chunk_bytes = _whole_number("features", features), _whole_number("chunk_bytes", chunk_bytes)
         chunk_rows = None if chunk_rows is None else _whole_number("chunk_rows", chunk_rows)
         sparse, weighted = _flag("sparse", sparse), _flag("weighted", weighted)
-        overwrite = _flag("overwrite", overwrite)
+        grouped, overwrite = _flag("grouped", grouped), _flag("overwrite", overwrite)
         try:
             name = str(dtype) if dtype is None else np.dtype(dtype).name
         except TypeError:  # no name of NumPy's
@@ -189,11 +194,13 @@ class StoreWriter:
             raise UsageError(f"columns: expected those of {features:,} features, got {columns.width:,}")
         named = "" if columns is None else columns.digest
         facts = Facts(features, name, rows, tuple(classes), about=dict(about or {}), weighted=weighted, columns=named)
+        facts = replace(facts, grouped=grouped)
         buffer = (
             SparseBuffer(rows, features, stored_dtype(name), None if chunk_rows else chunk_bytes) if sparse else None
         )
         writer = cls(Place.new(path, overwrite=overwrite, instead_of=instead_of), facts, buffer=buffer)
         writer._columns, writer.keys = columns, key_sink(writer._place, facts, columns)
+        writer._groups = GroupSink(writer._place, facts) if grouped else None
         writer._compression, writer._chunk_bytes, writer._chunk_rows = compression, chunk_bytes, chunk_rows
         return writer
 
@@ -209,6 +216,7 @@ class StoreWriter:
             writer = cls(place, sink.facts, sink)
             index_of(store)
             writer.keys = key_sink(place, sink.facts, store.columns)
+            writer._groups = GroupSink.resume(store, place, sink.facts) if sink.facts.grouped else None
             if sink.facts.rows % sink.facts.chunk_rows:
                 rows, codes = store.read_stored(writer._next)
                 if store.sha256:  # its SHA-256 is computed again, of more rows: what was forged must not become honest
@@ -238,8 +246,9 @@ class StoreWriter:
     def close(self) -> None:
         """Stop writing; what was not committed is dropped."""
         self._pool.shutdown(wait=True, cancel_futures=True)
-        if self.keys is not None:
-            self.keys.close()
+        for keys in (self.keys, None if self._groups is None else self._groups.keys):
+            if keys is not None:
+                keys.close()
         self._place.close()
 
     @property
@@ -278,10 +287,18 @@ class StoreWriter:
         return self._sink.bytes_written if self._sink else 0
 
     def write(
-        self, X: Any, labels: Any = None, weights: Any = None, keys: Keys | None = None, *, origin: str = ""
+        self,
+        X: Any,
+        labels: Any = None,
+        weights: Any = None,
+        keys: Keys | None = None,
+        groups: Any = None,
+        *,
+        origin: str = "",
     ) -> None:
         """Take rows X (m, d), an array or a SciPy matrix, whatever the store keeps, labels (m,) or None (unlabelled),
-        and weights (m,) and keys when the store has them. Nothing is taken when they are refused.
+        and weights (m,), keys, and GroupRuns, or the id (m,) of each row's group, when the store has them. Nothing is
+        taken when they are refused.
 
         origin names the place for messages, such as a file; rows are counted from where it last changed.
         Raises BadRow, LabelError, OutputError.
@@ -296,7 +313,14 @@ class StoreWriter:
         if (keys is not None) != (self.keys is not None and not self.keys.known):
             raise UsageError(f"{self._place.name}: {'rows have no keys' if keys else 'every row has a key'} there")
         kept = None if weights is None else as_weights(weights, rows.shape[0], place, first)
+        if (groups is not None) != facts.grouped:
+            have, got = ("groups", "rows without") if facts.grouped else ("no groups", "some")
+            raise UsageError(f"{self._place.name}: the store has {have}, got {got}: give every row a group or none")
+        if groups is not None and not isinstance(groups, GroupRuns):
+            groups = group_runs(groups, rows.shape[0], lambda row: f"{place}: row {first + row}")
         codes = self._coder.encode(labels, rows.shape[0], place, first)
+        if self._groups is not None and rows.shape[0]:
+            self._groups.add(self.rows, groups, kept, self.chunk_rows)
         if keys is not None and self.keys is not None:
             self.keys.add(self.rows, keys)
         self._origin_rows += rows.shape[0]
@@ -338,6 +362,7 @@ class StoreWriter:
         if rows == self.committed:
             return rows
         keys = () if self.keys is None else self.keys.runs()  # refused before anything else is written
+        groups = () if self._groups is None else self._groups.keys.runs()
         sink = self._settle(rows)
         if self._buffer.full:  # a new store that became exactly one chunk
             self._hand_over()
@@ -350,12 +375,18 @@ class StoreWriter:
             last, codes, weights = self._buffer.content()
             sink.put(self._next, last, codes, weights, len(self._coder.classes), sink.values)
         sink.close_values(last, rows)
+        if self._groups is not None:
+            begun = self._groups.take(rows, keep=True)
+            if self._buffer.fill:
+                sink.put_groups(self._next, *begun, whole=False)
+            sink.close_groups(*begun, rows)
         if self._columns is not None:
             self._place.storage.write(COLUMNS, [self._columns.encoded()])
             self._columns = None
-        sink.commit(rows, self.classes, self.commit_info, keys, publish=publish)
-        if self.keys is not None:
-            self.keys.settle(sink.facts)
+        sink.commit(rows, self.classes, self.commit_info, keys, groups, publish=publish)
+        for known in (self.keys, self._groups):
+            if known is not None:
+                known.settle(sink.facts)
         return rows
 
     def publish(self) -> None:
@@ -375,6 +406,8 @@ class StoreWriter:
             sample = X.data if is_sparse(X) else X[:chunk_rows]
             self._sink = ChunkSink(self._place, self._facts, Encoding(chosen(self._compression, sample)))
             self._buffer = self._buffer.fresh(chunk_rows)
+            if self._groups is not None:
+                self._groups.refuse_long(chunk_rows)
             self._add((X, codes, weights))
         return self._sink
 
@@ -382,6 +415,8 @@ class StoreWriter:
         """Give the full buffer to the writing threads and start a new one."""
         sink = self._settle(self._facts.chunk_rows)
         X, codes, weights = self._buffer.content()
+        if self._groups is not None:
+            sink.put_groups(self._next, *self._groups.take((self._next + 1) * self._facts.chunk_rows))
         for task in sink.tasks(self._next, X, codes, weights, len(self._coder.classes)):
             while len(self._pending) >= self._most_pending:
                 self._pending[0].result()

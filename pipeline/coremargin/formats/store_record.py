@@ -36,6 +36,16 @@ on compression, nor on how chunks came in commits::
     content      SHA-256 of a JSON object, keys sorted: format, features, dtype, classes, rows, chunk_rows, and for each
                  of the five parts the SHA-256, in hexadecimal digits, of those of its chunks one after the other
 
+Rows may be in groups: ``groups`` has the row at which each begins, ``group_ids`` their ids. The groups of commits that
+added rows have of each chunk::
+
+    groups         (c, 2) int64      how many groups begin in it, and bytes of their ids
+    group_marks    (c, 2) uint32     crc32c of the row ids at which they begin, int64, and of their ids
+    group_sha256   (c, 2, 32) uint8  SHA-256 of the same
+
+The content then has two more entries, "groups" and "group_ids": the SHA-256 of the first and of the second ones of all
+chunks. The root lists runs of their keys, as of rows, in ``group_keys``.
+
 Stores written before 2026-11-28 have neither, and get none by later commits; ``compact`` writes both.
 """
 
@@ -69,6 +79,8 @@ if TYPE_CHECKING:
 
 FORMAT: Literal["coremargin-store"] = "coremargin-store"
 VERSION: Literal[5] = 5
+#: Arrays of rows in groups, and how many entries each of their files has.
+GROUP_FILES = {"groups": 1 << 14, "group_ids": 1 << 17}
 _START_BYTES = 8  # of a row start
 _INDEX_BYTES = 4  # of a stored value's feature
 
@@ -143,17 +155,25 @@ class StoreRecord(Strict, frozen=True, kw_only=True):
     columns: Digest | UnsetType = UNSET  #: of the file that describes the columns, if they have names
     log: LogMark
     keys: list[KeyRun] | UnsetType = UNSET  #: of the rows of all commits, where they have keys
+    groups: Annotated[list[KeyRun], Meta(min_length=1)] | UnsetType = UNSET  #: keys of all groups, if rows are in some
 
     @property
     def sparse(self) -> bool:
         """Rows are sparse."""
         return self.file_entries is not UNSET
 
+    @property
+    def grouped(self) -> bool:
+        """Rows are in groups."""
+        return self.groups is not UNSET
+
     def __post_init__(self) -> None:
         """Raises ValueError for what does not go together."""
         different_labels(self.classes)
         self._check_numbers()
         self._check_sizes()
+        if self.grouped and any(commit.sha256 is UNSET for commit in self.commits):
+            raise ValueError("expected the SHA-256 of each commit of rows in groups, found none")
         if len({commit.sha256 is UNSET for commit in self.commits}) > 1:
             raise ValueError("expected the SHA-256 of each commit or of none, found some")
         if len({commit.group for commit in self.commits}) < len(self.commits):

@@ -53,6 +53,7 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
     y: Any = None,
     *,
     weights: Any = None,
+    groups: Any = None,
     columns: Mapping[str, Any] | None = None,
     out: str | os.PathLike[str] | None = None,
     epsilon: float = 1e-3,
@@ -111,6 +112,9 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
     weights : array_like of shape (n,), str or int, optional
         Sample weights: finite, not negative, not all zero; for tables also the name or number of a column. None for a
         store, which has its own.
+    groups : array_like of shape (n,), optional
+        Id of each row's group, such as a sequence or a query: texts or whole numbers. Rows of a group come one after
+        the other and have one weight. None for a store, which has its own.
     columns : mapping, optional
         Column options of ``ingest`` for tables: categorical, dates, text, missing, unknown, categories, date_format,
         drop; {} for the defaults.
@@ -304,7 +308,7 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
     labelled = kind_of(job).labelled
     store = store_of(source, y, weights, columns, folder, begin, overwrite=overwrite, labelled=labelled)
     with store as (rows_or_path, labels, row_weights):
-        rows = _open_source(rows_or_path, labels, row_weights, labelled=labelled)
+        rows = _open_source(rows_or_path, labels, row_weights, groups, labelled=labelled)
         job = replace(job, store=rows.name if isinstance(rows.name, Location) else Location(rows.name))
         if folder is not None:
             rows = open_store(job, begin) if isinstance(rows_or_path, str | os.PathLike) else rows
@@ -431,21 +435,23 @@ def _as_plain_values(parameters: dict[str, Any]) -> dict[str, Any]:
     return {name: plain(value) for name, value in parameters.items()}
 
 
-def _open_source(source: Any, y: Any, weights: Any, *, labelled: bool) -> Source:
+def _open_source(source: Any, y: Any, weights: Any, groups: Any, *, labelled: bool) -> Source:
     if isinstance(source, str | os.PathLike) or is_source(source):
-        if y is not None or weights is not None:
-            what = "y" if y is not None else "weights"
-            raise UsageError(f"{what}: a store has its own labels and weights; pass {what} with arrays only")
+        own = "labels and weights" if groups is None else "groups"
+        for what, values in (("groups", groups), ("y", y), ("weights", weights)):
+            if values is not None:
+                raise UsageError(f"{what}: a store has its own {own}; pass {what} with arrays only")
         return Store.open(source) if isinstance(source, str | os.PathLike) else source
     if y is None and labelled:
         raise UsageError("y: expected labels of the rows, got none; or pass the path of a store")
     labels = None if y is None else all_labels(at_once(y), "y")
     if is_lazy(source):
-        if weights is not None:
-            raise UsageError(
-                "weights: not supported for rows read block by block; ingest them into a store with their weights"
-            )
+        for what, values in (("weights", weights), ("groups", groups)):
+            if values is not None:
+                raise UsageError(
+                    f"{what}: not supported for rows read block by block; ingest them into a store with their {what}"
+                )
         return LazySource(source, labels)
     found = matrix_of(source, "X")
     rows, columns = (source, None) if found is None else (found[0], with_label_name(found[1], y))
-    return ArraySource(rows, labels, weights=weights, columns=columns)
+    return ArraySource(rows, labels, weights=weights, groups=groups, columns=columns)

@@ -18,6 +18,7 @@ from coremargin.errors import DamagedChunk, StoreError, raise_if_limit
 from coremargin.formats.raw_array import CRC_BYTES
 from coremargin.formats.row_types import stored_dtype
 from coremargin.formats.storage import MISSING, object_size, opened_object
+from coremargin.formats.store_record import GROUP_FILES
 from coremargin.formats.zarr_metadata import Blosc, Crc32c, read_array_metadata, read_csr_group
 from coremargin.verify.opener import is_fetched, zarr_array, zarr_node
 
@@ -43,7 +44,7 @@ def bfloat16_numbers(bits: np.ndarray) -> np.ndarray:
 
 
 class Files:
-    """The arrays by name: X, or its three parts when ``sparse``; y; weights when ``weighted``."""
+    """The arrays by name: X, or its three parts when ``sparse``; y; weights when ``weighted``; groups of rows."""
 
     def __init__(self, store: ReadableStorage, record: StoreRecord) -> None:
         """Raises StoreError when an array does not fit the store's record."""
@@ -58,6 +59,8 @@ class Files:
         kinds["y"] = ("int32", self.rows, ())
         if self.weighted:
             kinds["weights"] = ("float64", self.rows, ())
+        if record.grouped:
+            kinds |= {"groups": ("int64", 2, ()), "group_ids": ("uint8", 0, ())}
         entries = None if record.file_entries is UNSET else record.file_entries
         self._fetched = is_fetched(store)
         store.preload(f"{name}/zarr.json" for name in kinds)
@@ -69,7 +72,7 @@ class Files:
     def _checked(self, name: str, dtype: str, length: int, tail: tuple[int, ...], entries: int | None) -> ArrayMetadata:
         """The metadata of an array in ``zarr.json``; raises StoreError unless they fit the rows."""
         metadata = read_array_metadata(self._store, name)
-        step = entries if name in _SPARSE[:2] else self.chunk_rows  # files of values follow no rows
+        step = entries if name in _SPARSE[:2] else GROUP_FILES.get(name, self.chunk_rows)  # some files follow no rows
         fits = metadata.shape[0] >= length and tuple(metadata.shape[1:]) == tail and metadata.chunks == (step, *tail)
         if not fits or metadata.data_type != dtype:
             raise StoreError(
@@ -181,6 +184,20 @@ class Files:
                 len(self._recent) > 2 and sum(kept.nbytes for kept in self._recent.values()) > _RECENT_BYTES
             ):
                 del self._recent[next(iter(self._recent))]
+
+    def read_groups(self, first: np.ndarray, last: np.ndarray, chunk: str) -> tuple[np.ndarray, list[bytes]]:
+        """Row ids (k,) at which groups begin, and their ids as stored, each with a line break at its end.
+
+        first, last: the entries of both in ``groups`` and ``group_ids``. Raises DamagedChunk.
+        """
+        starts = self._values("groups", int(first[0]), int(last[0]), chunk)
+        ids = self._values("group_ids", int(first[1]), int(last[1]), chunk).tobytes().split(b"\n")
+        if len(ids) != len(starts) + 1 or ids[-1]:
+            raise DamagedChunk(
+                f"{self.path}/group_ids: {chunk}: expected ids of {len(starts):,} groups, found others; "
+                "restore it from a copy"
+            )
+        return starts, [one + b"\n" for one in ids[:-1]]
 
     def read_sparse(self, start: int, stop: int, first: int, last: int, chunk: str) -> csr_array:
         """Rows [start, stop), whose stored values are [first, last).

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 PARTS = ("x", "y", "indices", "lengths", "weights")
+GROUP_PARTS = ("groups", "group_ids")  #: of rows in groups
 
 
 def bytes_of(values: np.ndarray) -> Any:
@@ -30,10 +31,11 @@ def hashes_of(parts: Mapping[str, np.ndarray]) -> dict[str, bytes]:
 class ContentHash:
     """SHA-256 of the content of ``rows`` rows in runs of ``chunk_rows``, from pieces of them in order."""
 
-    def __init__(self, rows: int, chunk_rows: int) -> None:
+    def __init__(self, rows: int, chunk_rows: int, *, grouped: bool) -> None:
         self.chunk_rows = chunk_rows
         self._rows, self._done = rows, 0
-        self._content: dict[str, Any] = {name: hashlib.sha256() for name in PARTS}  # of the hashes of all runs so far
+        parts = PARTS + GROUP_PARTS * grouped
+        self._content: dict[str, Any] = {name: hashlib.sha256() for name in parts}  # of the hashes of all runs so far
         self._run: dict[str, Any] = {}  # of the run that has begun
 
     def run_left(self) -> int:

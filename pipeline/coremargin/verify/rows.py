@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 from collections import deque
-from collections.abc import Callable, Container, Generator, Iterator
+from collections.abc import Callable, Container, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -58,6 +58,8 @@ class Chunk:
     codes: np.ndarray
     weights: np.ndarray | None = None
     given: Any = None  #: the rows before the map, if they are mapped
+    groups: np.ndarray | None = None  #: rows (k,) at which groups begin, counted over the store; None: there are none
+    group_ids: Sequence[bytes] = ()  #: ids of these as stored
     needs: float = 0.0  #: bound on the rounding error of a mapped row
     hashes: dict[str, bytes] | None = None  #: SHA-256 of its parts as stored, if they are wanted
 
@@ -101,13 +103,16 @@ class Rows:
         self._files = Files(store, record)
         self.sparse, self.weighted = self._files.sparse, self._sums.weighted
         self._starts = np.concatenate([[0], np.cumsum(self._sums.nonzeros)])
+        self.grouped = record.grouped  #: rows are in groups
+        self._first_groups = np.concatenate([np.zeros((1, 2), np.int64), np.cumsum(self._sums.groups, axis=0)])
         self._heavy: dict[int, np.ndarray] = {}
         self._heavy_bytes = 0
         self.digest = ""  # known after a scan
         self.sha256 = self._recorded_sha256()  #: that of the content by the store's own account, "" if it has none
         self._hash: ContentHash | None = None
         if compute_sha256 or (claimed is not None and (not self.sha256 or claimed.chunk_rows != self.chunk_rows)):
-            self._hash = ContentHash(self.rows, self.chunk_rows if claimed is None else claimed.chunk_rows)
+            hash_rows = self.chunk_rows if claimed is None else claimed.chunk_rows
+            self._hash = ContentHash(self.rows, hash_rows, grouped=self.grouped)
         self._watched: dict[int, dict[str, int]] = {}
 
     def labels(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -337,7 +342,7 @@ class Rows:
         else:
             x = self._files.read("X", start, stop, place)
         self._compare(index, _values(x))
-        chunk = Chunk(start, x, *self._labels(index))
+        chunk = self._with_groups(Chunk(start, x, *self._labels(index)), index, place)
         if self._hash is None or self._hash.chunk_rows != self.chunk_rows:
             return chunk
         hashes = hashes_of(_parts(chunk))
@@ -351,6 +356,21 @@ class Rows:
             )
         return replace(chunk, hashes=hashes)
 
+    def _with_groups(self, chunk: Chunk, index: int, place: str) -> Chunk:
+        """The same with the groups that begin in it, if rows are in groups."""
+        if not self.grouped:
+            return chunk
+        first, last = self._first_groups[index : index + 2]
+        starts, ids = self._files.read_groups(first, last, place)
+        chunk = replace(chunk, groups=starts, group_ids=ids)
+        self._compare(index, _groups(chunk))
+        edges = np.array([chunk.start - 1, *starts, chunk.start + len(chunk.codes)])
+        if not (np.diff(edges) > 0).all() or (index == 0 and (not len(starts) or starts[0] != 0)):
+            raise DamagedChunk(
+                f"{self.path}: {place}: expected rows at which groups begin, ascending, found others; ingest again"
+            )
+        return chunk
+
     def _identity(self, crcs: dict[str, int], rows: int, classes: int) -> str:
         facts = {**self._facts(rows, classes), **crcs}
         return "sha256:" + hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
@@ -360,12 +380,24 @@ def _within(chunk: Chunk, start: int, stop: int) -> Chunk:
     """The part [start, stop) of a chunk."""
     a, b = start - chunk.start, stop - chunk.start
     weights = None if chunk.weights is None else chunk.weights[a:b]
-    return Chunk(start, chunk.x[a:b], chunk.codes[a:b], weights)
+    part = Chunk(start, chunk.x[a:b], chunk.codes[a:b], weights)
+    if chunk.groups is None:
+        return part
+    first, last = np.searchsorted(chunk.groups, (start, stop)).tolist()
+    return replace(part, groups=chunk.groups[first:last], group_ids=chunk.group_ids[first:last])
 
 
 def _parts(chunk: Chunk) -> dict[str, np.ndarray]:
     """The checked parts of a chunk, by name."""
-    return _values(chunk.x) | {"y": chunk.codes} | ({} if chunk.weights is None else {"weights": chunk.weights})
+    weights = {} if chunk.weights is None else {"weights": chunk.weights}
+    return _values(chunk.x) | {"y": chunk.codes} | weights | _groups(chunk)
+
+
+def _groups(chunk: Chunk) -> dict[str, np.ndarray]:
+    """The checked arrays of its groups."""
+    if chunk.groups is None:
+        return {}
+    return {"groups": chunk.groups, "group_ids": np.frombuffer(b"".join(chunk.group_ids), np.uint8)}
 
 
 def _values(x: np.ndarray | csr_array) -> dict[str, np.ndarray]:

@@ -13,8 +13,9 @@ from msgspec import UNSET
 from coremargin.errors import StoreError
 from coremargin.formats import store_log
 from coremargin.formats.raw_array import preload_raw_arrays, read_raw_array
-from coremargin.formats.store_record import changes, check_stored_values, group_of, spans
-from coremargin.verify.hashes import PARTS, hashes_of
+from coremargin.formats.store_record import GROUP_FILES, changes, check_stored_values, group_of, spans
+from coremargin.formats.zarr_metadata import read_array_metadata
+from coremargin.verify.hashes import GROUP_PARTS, PARTS, hashes_of
 
 if TYPE_CHECKING:
     from coremargin.formats.storage import ReadableStorage
@@ -30,6 +31,7 @@ class Sums:
 
     hashes: SHA-256 (c, 32) uint8 of all parts, zeros for what the rows do not have; empty for a store that has none.
     folders: by number of the chunk, the places of labels ("y") and weights outside of the arrays of these names.
+    groups (c, 2): how many groups begin in each chunk, and bytes of their ids; zeros for rows in no groups.
     weighted: rows have weights; rows ingested without have 1 until a commit changes it.
     """
 
@@ -37,6 +39,7 @@ class Sums:
     parts: dict[str, np.ndarray]
     hashes: dict[str, np.ndarray]
     folders: dict[str, dict[int, str]]
+    groups: np.ndarray
     weighted: bool
 
 
@@ -115,8 +118,17 @@ def read_sums(store: ReadableStorage, record: StoreRecord) -> Sums:
         if hashed:
             hashes[~weighted_rows, 4] = _hashes_of_ones(record, len(digests))[~weighted_rows]
     named = {name: hashes[:, number] for number, name in enumerate(PARTS)} if hashed else {}
+    groups = np.zeros((len(digests), 2), np.int64)
+    if record.grouped:
+        groups, found = column("groups", "int64", (2,)), column("group_marks", "uint32", (2,))
+        hashed_groups = column("group_sha256", "uint8", (2, 32))
+        for number, name in enumerate(GROUP_PARTS):
+            parts[name], named[name] = found[:, number], hashed_groups[:, number]
+        length = [read_array_metadata(store, name).shape[0] for name in GROUP_FILES]
+        if (groups < 0).any() or (groups.sum(axis=0, dtype=object) > length).any():
+            raise StoreError(f"{store.name}/{BLOCKS}: expected at most as many groups as are stored; restore it")
     folders = {part: _folders(f"{store.name}/{BLOCKS}", record, part, of) for part, of in places.items()}
-    return Sums(nonzeros, parts, named, folders, weighted)
+    return Sums(nonzeros, parts, named, folders, groups, weighted)
 
 
 def _preload(store: ReadableStorage, record: StoreRecord) -> None:
@@ -126,6 +138,7 @@ def _preload(store: ReadableStorage, record: StoreRecord) -> None:
     for _, _, commit in spans(record.commits):
         names = {"digest": 1} | hashed | ({"nonzeros": 1} if record.sparse else {})
         names |= {"marks": 2} if record.sparse or record.weighted or commit.weights else {}
+        names |= {"groups": 2, "group_marks": 2, "group_sha256": 3} if record.grouped else {}
         names |= ({"array": 1} if commit.moved else {}) | ({"weights_array": 1} if commit.weights else {})
         wanted += [(f"{BLOCKS}/{commit.group}/{name}", n) for name, n in names.items()]
     for _, _, commit in changes(record.commits):
