@@ -135,7 +135,7 @@ def test_zarr_reads_the_rows(tmp_path: Path, rng: np.random.Generator, name: str
 
 
 def test_bfloat16_is_named_in_the_metadata(tmp_path: Path, rng: np.random.Generator) -> None:
-    """As the registry of Zarr's extensions has it; zarr-python reads the bits once the metadata say uint16."""
+    """zarr-python, which has no such type, reads the bits once the metadata say uint16."""
     X = rows_of("bfloat16", rng)
     make_store(tmp_path / "a.zarr", X, "bfloat16")
     with pytest.raises(ValueError, match="bfloat16"):

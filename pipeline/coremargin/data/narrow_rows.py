@@ -17,11 +17,14 @@ if TYPE_CHECKING:
 
     from coremargin.data.reused import Reused
 
-_TILE = 1 << 16  # values, of 4 bytes each
+_TILE = 1 << 17  # values, of 4 bytes each: half of a second-level cache
 _SIGN_AND_REST = np.int32(-0x70002000)  # of a float16 that was moved up by 13 bits: its sign, and the other 15
 _FROM_BIAS = np.float32(2.0**112)  # exponents of float16 are biased by 15, those of float32 by 127
 _LARGEST = {"float16": "65,504", "bfloat16": "3.3895e38"}
-_EXPONENTS = {np.dtype(np.float16): np.uint16(0x7C00), BFLOAT16_BITS: np.uint16(0x7F80)}  # of infinities and NaN
+_EXPONENTS: dict[np.dtype[Any], np.uint16] = {
+    np.dtype(np.float16): np.uint16(0x7C00),
+    BFLOAT16_BITS: np.uint16(0x7F80),
+}  # of infinities and NaN
 
 
 def is_narrow(dtype: np.dtype[Any]) -> bool:

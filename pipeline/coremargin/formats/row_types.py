@@ -8,7 +8,7 @@ NumPy has no bfloat16. Such values are handled as their bits, in arrays of uint1
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
@@ -24,12 +24,12 @@ BFLOAT16_BITS = np.dtype(np.uint16)
 BFLOAT16_NAN = 0x7FC0
 
 
-def stored_dtype(name: str) -> np.dtype[np.generic]:
+def stored_dtype(name: str) -> np.dtype[Any]:
     """The dtype of arrays that hold values as they are stored."""
     return BFLOAT16_BITS if name == "bfloat16" else np.dtype(name)
 
 
-def read_dtype(name: str) -> np.dtype[np.generic]:
+def read_dtype(name: str) -> np.dtype[Any]:
     """The precision in which values of a stored type are read: float32 or float64."""
     return np.dtype(np.float64 if name == "float64" else np.float32)
 
@@ -43,6 +43,6 @@ def common_row_type(names: Iterable[str]) -> str:
     return name if name in NARROW_TYPES else "float32"
 
 
-def zarr_type(dtype: np.dtype[np.generic]) -> str:
+def zarr_type(dtype: np.dtype[Any]) -> str:
     """The data type of a Zarr array that holds such values; no other array of a store has uint16."""
     return "bfloat16" if dtype == BFLOAT16_BITS else dtype.name

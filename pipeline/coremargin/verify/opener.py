@@ -59,7 +59,7 @@ def is_fetched(store: ReadableStorage) -> bool:
     return isinstance(store, ObjectReader)
 
 
-def zarr_array(node: Any, metadata: dict[str, Any]) -> Any:
+def zarr_array(node: Any, metadata: Any) -> Any:
     """The array of a node by these metadata instead of its own."""
     import zarr
     from zarr.storage import LocalStore, StorePath
