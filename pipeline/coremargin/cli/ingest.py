@@ -28,7 +28,7 @@ from coremargin.cli.tables import (
     suggest_columns,
     take_column_options,
 )
-from coremargin.formats.row_types import ROW_TYPES
+from coremargin.formats.choices import ROW_TYPES
 from coremargin.interruption import terminable
 from coremargin.report.text import class_table
 from coremargin.spec import format_seconds, format_size

@@ -80,7 +80,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from coremargin.data.storage import Storage, Tag
-    from coremargin.formats.row_types import RowType
+    from coremargin.formats.choices import RowType
     from coremargin.formats.storage import ReadableStorage
     from coremargin.formats.store_log import LogEntry
 

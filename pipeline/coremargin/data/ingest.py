@@ -41,8 +41,9 @@ from coremargin.data.tables.column_options import ColumnArguments, ColumnOptions
 from coremargin.data.tables.objects import with_label_name
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import BadRow, DataError, LabelError, UsageError
+from coremargin.formats.choices import ROW_TYPES
 from coremargin.formats.location import is_remote, location
-from coremargin.formats.row_types import ROW_TYPES, WIDE_TYPES
+from coremargin.formats.row_types import WIDE_TYPES
 from coremargin.maths.rows import is_sparse
 
 if TYPE_CHECKING:

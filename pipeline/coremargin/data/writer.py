@@ -41,9 +41,10 @@ from coremargin.data.sparse import as_sparse_rows
 from coremargin.data.store import Store
 from coremargin.data.weights import as_weights
 from coremargin.errors import Busy, DamagedChunk, StoreError, UsageError
+from coremargin.formats.choices import ROW_TYPES
 from coremargin.formats.columns import FILE as COLUMNS
 from coremargin.formats.limits import LARGEST_CHUNK_BYTES, MOST_FEATURES, MOST_ROWS
-from coremargin.formats.row_types import ROW_TYPES, WIDE_TYPES, stored_dtype
+from coremargin.formats.row_types import WIDE_TYPES, stored_dtype
 from coremargin.formats.store_record import most_chunk_rows, most_file_entries
 from coremargin.maths.rows import Rows, is_sparse
 

@@ -8,15 +8,15 @@ NumPy has no bfloat16. Such values are handled as their bits, in arrays of uint1
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from coremargin.formats.choices import ROW_TYPES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-RowType = Literal["float16", "bfloat16", "int8", "uint8", "int16", "float32", "float64"]
-ROW_TYPES: tuple[str, ...] = get_args(RowType)
 #: Read as they are stored. Sparse rows have no others: their indices take more room than narrow values would save.
 WIDE_TYPES = ("float32", "float64")
 NARROW_TYPES = tuple(name for name in ROW_TYPES if name not in WIDE_TYPES)

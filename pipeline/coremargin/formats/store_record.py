@@ -58,6 +58,7 @@ import numpy as np
 from msgspec import UNSET, Meta, UnsetType, field
 
 from coremargin.errors import StoreError
+from coremargin.formats.choices import RowType
 from coremargin.formats.limits import LARGEST_CHUNK_BYTES, MOST_CLASSES, MOST_PADDING_BYTES, MOST_ROWS
 from coremargin.formats.model_record import (
     Count,
@@ -68,7 +69,7 @@ from coremargin.formats.model_record import (
     Strict,
     different_labels,
 )
-from coremargin.formats.row_types import WIDE_TYPES, RowType, read_dtype
+from coremargin.formats.row_types import WIDE_TYPES, read_dtype
 from coremargin.formats.storage import MISSING, reading_errors, rereading_refused
 from coremargin.formats.strict_json import cut, typed
 from coremargin.formats.zarr_metadata import read_array_metadata, read_group
