@@ -85,9 +85,9 @@ def test_removing_twice_and_in_two_ways(run_cli: Run, orders: Path) -> None:
     run_cli("remove", orders, "--key", "4711")
     done = run_cli("remove", orders, "--from", file(orders, "order\n4710\n4711\n"), exit_code=2)
     assert "given.csv, line 3: key '4711' (row 11) has been taken out already" in done.output
-    for words in (("17", "--key", "4701"), (), ("--key", "1", "--from", str(orders))):
+    for words in (("17", "--key", "4701"), (), ("--key", "1", "--from", str(orders)), ("17", "--group", "a")):
         done = run_cli("remove", orders, *words, exit_code=2)
-        assert "expected row ids, --from FILE or --key KEY, and only one of these" in done.output
+        assert "expected row ids, --from FILE, --key KEY or --group ID, and only one of these" in done.output
     done = run_cli("remove", orders, "3-5")
     assert done.output.startswith(f"{orders}: 3 rows removed\n")
 

@@ -1,7 +1,8 @@
 """Run one write of a store again and again, killed at its first, second, ... step on disk; check what is left.
 
-Usage: crash_at.py FOLDER create|append|overwrite STRIDE dense|sparse|keyed. Prints how many steps the write takes;
-sparse stores have weights, too; keyed ones are dense, and their rows have keys, in runs of 64.
+Usage: crash_at.py FOLDER create|append|overwrite STRIDE dense|sparse|keyed|grouped. Prints how many steps the write
+takes; sparse stores have weights, too; keyed ones are dense, and their rows have keys, in runs of 64; rows of grouped
+ones are in groups of 10.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.data.check import check_store
+from coremargin.data.group_parts import row_groups
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from keys_kit import columns, found, keys_of, small_runs
@@ -25,12 +27,13 @@ if TYPE_CHECKING:
 
 OLD, NEW = 150, 300
 RNG = np.random.default_rng(7)
-SPARSE, KEYED = sys.argv[4:] == ["sparse"], sys.argv[4:] == ["keyed"]
+SPARSE, KEYED, GROUPED = (sys.argv[4:] == [kind] for kind in ("sparse", "keyed", "grouped"))
 X = (RNG.normal(size=(NEW, 3)) * (RNG.random((NEW, 3)) < (0.6 if SPARSE else 2))).astype(np.float32)
 WEIGHTS = RNG.random(NEW) if SPARSE else None
 Y = np.where(X[:, 0] > 0, "a", "b")
 Y[[OLD + 1, 210]] = "c", "d"  # each commit of an append brings a class
 NUMBERS = RNG.permutation(NEW)  #: keys
+GROUPS = np.arange(NEW) // 10
 STEPS = ("replace", "rename", "fsync", "mkdir", "unlink")
 
 
@@ -40,6 +43,9 @@ def create(path: Path, rows: slice, *, overwrite: bool = False) -> None:
     if KEYED:
         small_runs(setattr, merged=32)
         options["columns"] = columns()
+    if GROUPED:
+        small_runs(setattr, merged=8)
+        options["grouped"] = True
     with StoreWriter.create(path, features=3, chunk_bytes=64 * 12, overwrite=overwrite, **options) as writer:
         write(writer, rows)
 
@@ -47,7 +53,8 @@ def create(path: Path, rows: slice, *, overwrite: bool = False) -> None:
 def write(writer: StoreWriter, rows: slice) -> None:
     """Rows with all that belongs to them."""
     keys = keys_of(NUMBERS[rows]) if KEYED else None
-    writer.write(X[rows], Y[rows], None if WEIGHTS is None else WEIGHTS[rows], keys)
+    groups = GROUPS[rows] if GROUPED else None
+    writer.write(X[rows], Y[rows], None if WEIGHTS is None else WEIGHTS[rows], keys, groups)
 
 
 def append(path: Path) -> None:
@@ -102,6 +109,9 @@ def left_whole(path: Path, how: str) -> int:
         assert np.array_equal(np.concatenate(weights), WEIGHTS[: store.rows])
     assert check_store(path, workers=1).whole
     check_keys(store, range(NEW))
+    if GROUPED:
+        names = np.concatenate([row_groups(store, chunk) for chunk in range(store.chunks)])
+        assert names.astype(int).tolist() == GROUPS[: store.rows].tolist()
     return store.rows
 
 

@@ -40,6 +40,7 @@ def _environment() -> dict[str, str]:
         ("append", 150, 31, "sparse"),
         ("create", 200, 61, "keyed"),
         ("append", 250, 67, "keyed"),
+        ("append", 150, 37, "grouped"),
         pytest.param("create", 60, 1, "dense", marks=pytest.mark.slow),
         pytest.param("append", 90, 1, "dense", marks=pytest.mark.slow),
         pytest.param("overwrite", 60, 1, "dense", marks=pytest.mark.slow),
@@ -47,6 +48,8 @@ def _environment() -> dict[str, str]:
         pytest.param("append", 150, 1, "sparse", marks=pytest.mark.slow),
         pytest.param("create", 200, 1, "keyed", marks=pytest.mark.slow),
         pytest.param("append", 250, 1, "keyed", marks=pytest.mark.slow),
+        pytest.param("create", 100, 1, "grouped", marks=pytest.mark.slow),
+        pytest.param("append", 150, 1, "grouped", marks=pytest.mark.slow),
         pytest.param("overwrite", 100, 1, "sparse", marks=pytest.mark.slow),
     ],
 )

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 import coremargin
+from coremargin.data.arrays import ArraySource
 from coremargin.errors import ColumnsUnclear, LabelError, SpecError, UsageError
 from coremargin.learn.files import differences, provenance_of
 
@@ -181,3 +182,19 @@ def test_a_store_has_its_own_columns(frame: pd.DataFrame, tmp_path: Path) -> Non
         coremargin.train(tmp_path / "rows.zarr", "income")
     with pytest.raises(UsageError, match=r"columns: a store has its own; pass columns with tables and files only"):
         coremargin.train(tmp_path / "rows.zarr", columns=COLUMNS)
+
+
+def test_groups_of_tables_and_arrays() -> None:
+    """A column of a frame, ids of arrays; a store has its own."""
+    rng = np.random.default_rng(0)
+    y = np.arange(60) % 2
+    X, groups = rng.normal(size=(60, 2)) + 6 * y[:, None], np.arange(60) // 6
+    frame = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": y, "group": groups})
+    of_table = coremargin.train(frame, "y", groups="group")
+    of_arrays = coremargin.train(X.astype("f4"), y, groups=groups)
+    assert of_table.status == of_arrays.status == "certified"
+    assert of_table.store_digest == of_arrays.store_digest != coremargin.train(X.astype("f4"), y).store_digest
+    source = ArraySource(X, y, groups=groups)
+    for given in (groups, "group"):
+        with pytest.raises(UsageError, match="groups: a store has its own groups; pass groups with arrays only"):
+            coremargin.train(source, groups=given)

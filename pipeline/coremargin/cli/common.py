@@ -133,6 +133,7 @@ OPTION_GROUPS: dict[str, tuple[str, ...]] = {
         "--unlabelled",
         "--weights",
         "--key",
+        "--group",
         "--append",
     ),
     "Columns of files": (

@@ -54,6 +54,11 @@ SECTION = "Data"
     "--weights", metavar="WHERE", help="Sample weights: a column of CSV or Parquet, or a file like that of --labels."
 )
 @click.option("--key", metavar="COLUMN", help="Column of unique keys that identify rows later, such as order numbers.")
+@click.option(
+    "--group",
+    metavar="WHERE",
+    help="Groups of rows: a column, qid of SVMlight, or a file like that of --labels.",
+)
 @column_options
 @click.option(
     "--columns-of",
@@ -72,9 +77,9 @@ SECTION = "Data"
 @click.option(
     "--format",
     "format_",
-    type=click.Choice(["npy", "npz", "csv", "parquet", "svmlight"]),
+    type=click.Choice(["npy", "npz", "csv", "parquet", "svmlight", "conll"]),
     metavar="KIND",
-    help="npy, npz, csv, parquet or svmlight. [default: by name, then content]",
+    help="npy, npz, csv, parquet, svmlight or conll. [default: by name, then content]",
 )
 @click.option("--delimiter", metavar="CHARACTER", help="CSV: field separator.  [default: detected]")
 @click.option("--header/--no-header", default=None, help="CSV: the first line names the columns.  [default: detected]")
@@ -130,6 +135,13 @@ def ingest(
     --key names a column of CSV or Parquet with unique integers or texts. `remove`, `relabel` and `reweigh` find rows by
     these keys. The column is not a feature; appended rows must have it, rows to be predicted need not.
 
+    --group names the column of the group of each row, such as a sentence or a query, or qid of SVMlight. Rows of a
+    group must be adjacent, have one weight and fit into a chunk. Appended rows must be in new groups. Groups are
+    removed and expired as a whole.
+
+    --format conll reads a token in each line, its columns separated by spaces or tabs, the label last; a blank line
+    ends a sentence, which is a group. Features are the words and tags around each token; see the guide.
+
     Columns of CSV and Parquet are matched by name later, in any order. --categorical, --dates and --text choose how
     columns that are not numeric are encoded, --missing how missing values are filled. If a choice is missing, one error
     names all such columns. Stores and models keep the encoding for later rows.
@@ -146,6 +158,8 @@ def ingest(
       coremargin ingest 's3://bucket/2026-*/' rows.zarr \\
           --storage-option region=eu-central-1
       coremargin ingest orders.csv orders.zarr --label paid --key order
+      coremargin ingest words.txt words.zarr --format svmlight --group qid
+      coremargin ingest train.txt.gz chunks.zarr --format conll
       coremargin ingest rows.csv s3://bucket/rows.zarr \\
           --storage-option region=eu-central-1
       coremargin ingest adult.csv adult.zarr --label income \\
@@ -206,6 +220,8 @@ def report_lines(report: IngestReport, *, dry_run: bool = False, append: bool = 
         lines.append(f"not features unless you name them: {shown}")
     if report.weight_from is not None:
         lines.append(f"weights from {report.weight_from}")
+    if report.group_from is not None:
+        lines.append(f"groups from {report.group_from}")
     if report.key_from is not None:
         lines.append(f"keys from column {report.key_from!r}")
     if append:

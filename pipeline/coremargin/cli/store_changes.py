@@ -32,28 +32,39 @@ _note = click.option("--note", default="", metavar="TEXT", help="A comment for t
 @click.argument("rows", nargs=-1, metavar="[ROWS]...")
 @click.option("--from", "file", type=PATH, help="CSV or Parquet with a column `row` or the key column.")
 @click.option("--key", "keys", multiple=True, metavar="KEY", help="The key of a row (stores with keys).")
+@click.option("--group", "groups", multiple=True, metavar="ID", help="The id of a group (stores with groups).")
 @_note
 @storage_option
 @json_option
 def remove(
-    store: Path | Location, *, rows: tuple[str, ...], file: Path | None, keys: tuple[str, ...], note: str, as_json: bool
+    store: Path | Location,
+    *,
+    rows: tuple[str, ...],
+    file: Path | None,
+    keys: tuple[str, ...],
+    groups: tuple[str, ...],
+    note: str,
+    as_json: bool,
 ) -> None:
-    """Remove ROWS of a STORE in a commit: row ids, ranges such as 100-199, or rows by key.
+    """Remove ROWS of a STORE in a commit: row ids, ranges such as 100-199, or rows by key or by group.
 
     Earlier commits still contain them. Only labels and weights of their chunks are read. A row that is removed
-    already, and the last row of a class, are refused.
+    already, the last row of a class, and parts of a group are refused.
 
     \b
     Examples:
       coremargin remove rows.zarr 17 100-199
       coremargin remove rows.zarr --from withdrawn.csv --note "asked to be forgotten"
       coremargin remove orders.zarr --key 4711 --key 4712
+      coremargin remove words.zarr --group 17
     """
     from coremargin.data.amend import remove_rows
 
     with terminable():
-        ids, row_keys = _select_rows(store, rows, file, keys)
-        found = remove_rows(store, ids, keys=row_keys, note=note)
+        if [bool(rows), file is not None, bool(keys), bool(groups)].count(True) != 1:
+            raise UsageError("expected row ids, --from FILE, --key KEY or --group ID, and only one of these")
+        ids, row_keys = (None, keys or None) if keys or groups else _select_rows(store, rows, file)
+        found = remove_rows(store, ids, keys=row_keys, groups=groups or None, note=note)
     _print_weight_changes(store, found, f"these rows of {store} were removed before", as_json=as_json)
 
 
@@ -146,19 +157,13 @@ def expire(store: Path | Location, *, age: str, force: bool, note: str, as_json:
     _print_weight_changes(store, found, f"{store} has no rows older than {age}", as_json=as_json)
 
 
-def _select_rows(
-    store: Path | Location, rows: Sequence[str], file: Path | None, keys: Sequence[str]
-) -> tuple[Any, Any]:
-    """Row ids or keys of a command line."""
+def _select_rows(store: Path | Location, rows: Sequence[str], file: Path | None) -> tuple[Any, Any]:
+    """Row ids of a command line, or those or the keys of a file."""
     import numpy as np
 
     from coremargin.data.corrections import read_corrections
     from coremargin.data.store import Store
 
-    if [bool(rows), file is not None, bool(keys)].count(True) != 1:
-        raise UsageError("expected row ids, --from FILE or --key KEY, and only one of these")
-    if keys:
-        return None, keys
     if file is not None:
         corrections = read_corrections(file, Store.open(store), None)
         return corrections.ids, corrections.keys

@@ -61,6 +61,7 @@ def _info_values(store: Store) -> dict[str, Any]:
         "sparse": store.sparse,
         "nonzeros": store.nonzeros,
         "weighted": store.weighted,
+        "groups": None if store.groups is None else int(store.groups.counts.sum()),
         "chunks": store.chunks,
         "chunk_rows": store.chunk_rows,
         "bytes": store.scan_bytes,
@@ -82,7 +83,10 @@ def _optional_facts(found: dict[str, Any]) -> list[tuple[str, str]]:
     if found["sparse"]:
         share = found["nonzeros"] / (found["rows"] * found["features"])
         lines.append(("sparse", f"{found['nonzeros']:,} nonzero values, {share:.2%} of all"))
-    return [*lines, ("weights", "one per row")] if found["weighted"] else lines
+    lines += [("weights", "one per row")] if found["weighted"] else []
+    if found["groups"] is not None:
+        lines.append(("groups", f"{found['groups']:,} of {found['rows'] / found['groups']:.1f} rows on average"))
+    return lines
 
 
 def _info_lines(found: dict[str, Any], store: Store) -> list[str]:

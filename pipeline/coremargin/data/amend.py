@@ -24,6 +24,7 @@ from coremargin.data.difference import FILE as ROWS
 from coremargin.data.difference import ChangedRows, write_changed_rows
 from coremargin.data.digest import WEIGHTS, Digested, checksums_of_ones, store_digest
 from coremargin.data.format import CHANGES, ROOT, UNLABELLED, Commit, facts_as_of, read_facts
+from coremargin.data.group_parts import group_bounds, row_groups
 from coremargin.data.labels import LabelCoder, refuse_unclear
 from coremargin.data.layout import layouts, own_encoding, weights_like
 from coremargin.data.manifest import Manifest, write_group
@@ -198,6 +199,7 @@ def remove_rows(
     ids: Any = None,
     *,
     keys: Any = None,
+    groups: Any = None,
     after: str | None = None,
     note: str = "",
 ) -> WeightReport:
@@ -208,9 +210,11 @@ def remove_rows(
     path : path-like
         The store.
     ids : array_like of shape (m,), optional
-        Row ids, each once, of rows that have not been taken out.
+        Row ids, each once, of rows that have not been taken out; of rows in groups all of each group.
     keys : array_like of shape (m,), optional
         Instead of ids, the rows' keys.
+    groups : array_like of shape (k,), optional
+        Instead of ids, the ids of whole groups.
     after : str, optional
         The digest of one of the store's commits: what the row ids are about.
     note : str, optional
@@ -228,7 +232,7 @@ def remove_rows(
     StoreError, DamagedChunk, LabelError, OutputError, Busy
         As ``set_weights``.
     """
-    return amend_weights(path, (ids, keys), None, after, CommitInfo("remove", note))
+    return amend_weights(path, (ids, keys, groups), None, after, CommitInfo("remove", note))
 
 
 def set_weights(
@@ -281,13 +285,13 @@ def set_weights(
     """
     if weights is None:
         raise UsageError("weights: expected one for each row, found None; `remove_rows` takes rows out")
-    return amend_weights(path, (ids, keys), weights, after, CommitInfo("weights", note))
+    return amend_weights(path, (ids, keys, None), weights, after, CommitInfo("weights", note))
 
 
 def amend_weights(
-    path: Address, named: tuple[Any, Any], weights: Any, after: str | None, info: CommitInfo
+    path: Address, named: tuple[Any, Any, Any], weights: Any, after: str | None, info: CommitInfo
 ) -> WeightReport:
-    """Set weights of rows; named: their ids and keys. weights: None: all 0, of rows that have more."""
+    """Set weights of rows; named: their ids, keys and groups. weights: None: all 0, of rows that have more."""
     with _open_to_amend(path, after) as (store, facts):
         selected = select_rows(store, *named)
         given = np.zeros(len(selected.rows)) if weights is None else weights
@@ -302,6 +306,7 @@ def amend_weights(
                 "nothing was changed"
             )
         rows = replace(rows, weights_after=given[order]).other
+        _refuse_parts_of_groups(store, rows)
         _refuse_empty_classes(store, rows)
         digest = commit_changes(store, facts, rows, info)
     counts = _count_changes(rows)
@@ -350,6 +355,25 @@ def _rows_labelled(store: Store, wanted: Mapping[int, Sequence[Any]]) -> np.ndar
         if code != UNLABELLED and any(same(store.classes[code], label) for label in wanted[row])
     ]
     return np.array(found, np.int64)
+
+
+def _refuse_parts_of_groups(store: Store, rows: ChangedRows) -> None:
+    """Raises UsageError where rows of one group would have several weights."""
+    if store.groups is None or not len(rows.ids):
+        return
+    starts, ends = group_bounds(store, rows.ids)
+    first = np.cumsum(ends - starts) - (ends - starts)
+    every = np.repeat(starts - first, ends - starts) + np.arange(first[-1] + ends[-1] - starts[-1])
+    weights = read_rows(store, every).weights_before
+    weights[np.searchsorted(every, rows.ids)] = rows.weights_after
+    other = np.flatnonzero(np.minimum.reduceat(weights, first) != np.maximum.reduceat(weights, first))
+    if len(other):
+        start, stop = int(starts[other[0]]), int(ends[other[0]])
+        name = row_groups(store, start // store.chunk_rows)[start % store.chunk_rows]
+        raise UsageError(
+            f"{store.name}: group {name!r} has the rows {start:,} to {stop - 1:,}, expected one weight for all of "
+            "them; a group is removed or weighed as a whole: name all of its rows, nothing was changed"
+        )
 
 
 def _refuse_empty_classes(store: Store, rows: ChangedRows) -> None:

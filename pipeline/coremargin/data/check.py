@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.data import chunk_hashes
-from coremargin.data.format import KEY_PARTS, KEYS, read_facts
+from coremargin.data.format import GROUP_KEYS, KEY_PARTS, KEYS, read_facts
+from coremargin.data.group_parts import groups_of
+from coremargin.data.groups import GroupColumns, GroupRuns, check_group_weights, checked_id
 from coremargin.data.key_runs import first_twice
 from coremargin.data.layout import check_changed
 from coremargin.data.narrow_rows import widen
 from coremargin.data.ordered_threads import in_order
-from coremargin.data.row_selection import index_of
+from coremargin.data.row_selection import group_index, index_of
 from coremargin.data.rows import as_rows
 from coremargin.data.sparse import as_sparse_rows, csr_slice
 from coremargin.data.statistics import ChunkStatistics, measure
@@ -171,31 +173,50 @@ def bad_keys(store: Store) -> list[Damage]:
     While it is read, a writer may merge runs, and the next one remove them: then what is there now is read.
     """
     while True:
-        before = read_facts(store.storage).keys
-        found = _bad(store)
-        if not found or read_facts(store.storage).keys == before:
+        before = _runs(store)
+        found = _bad(store, index_of, KEYS) + ([] if store.groups is None else _bad(store, group_index, GROUP_KEYS))
+        if not found or _runs(store) == before:
             return [Damage(None, 0, store.rows, what) for what in found]
 
 
-def _bad(store: Store) -> list[str]:
+def _runs(store: Store) -> tuple[Any, Any]:
+    facts = read_facts(store.storage)
+    return facts.keys, facts.groups
+
+
+def _bad(store: Store, index_in: Callable[[Store], KeyIndex | None], folder: str) -> list[str]:
+    """The same of keys of rows, or of groups: those of their first rows."""
     try:
-        index = index_of(store)
-    except StoreError as error:
+        latest = store if folder == KEYS else Store.open(store.storage, map_bytes=0)  # whose groups the runs have
+        index = index_in(latest)
+        expected = None if folder == KEYS else _first_rows(latest)
+    except (StoreError, DamagedChunk) as error:
         return [str(error)]
     if index is None:
         return []
-    place = f"{store.storage.name}/{KEYS}"
+    place = f"{store.storage.name}/{folder}"
     seen = np.zeros(-(-index.rows // 8), np.uint8)  # a bit for each row
     found = [what for run in index.runs if (what := _bad_run(store, run, index, seen))]
     if found:
         return found
-    missing = np.flatnonzero(np.unpackbits(seen, count=index.rows, bitorder="little") == 0)
-    if len(missing):
-        return [f"{place}: expected a key for each row, found none for row {missing[0]:,}; restore it"]
+    there = np.unpackbits(seen, count=index.rows, bitorder="little").astype(bool)
+    wrong = np.flatnonzero(~there if expected is None else there != expected)
+    if len(wrong):
+        what = "a key for each row" if expected is None else "keys of the first rows of groups"
+        found_row = "none" if not there[wrong[0]] else "one"
+        return [f"{place}: expected {what}, found {found_row} for row {wrong[0]:,}; restore it"]
     pair = first_twice(index.runs, [])
     if pair is None:
         return []
     return [f"{place}: expected a key of its own for each row, found one for rows {pair[0]:,} and {pair[1]:,}"]
+
+
+def _first_rows(store: Store) -> np.ndarray:
+    """Whether a group begins at each row."""
+    groups, found = groups_of(store), np.zeros(store.rows, bool)
+    for chunk in range(store.chunks):
+        found[groups.offsets(chunk)[:-1]] = True
+    return found
 
 
 def _bad_run(store: Store, run: Run, index: KeyIndex, seen: np.ndarray) -> str | None:
@@ -268,7 +289,7 @@ def check_store(
             check_changed(reader.layout, store.rows)
     for name in store.arrays:
         check_opens(store.storage, name)
-    damaged = _bad_columns(store) or bad_keys(store)
+    damaged = _bad_columns(store) or [*_bad_group_files(store), *bad_keys(store)]
     hashes = None
     if store.sha256:
         try:
@@ -297,6 +318,16 @@ def _bad_columns(store: Store) -> list[Damage]:
     try:
         store.columns  # noqa: B018 - it is read when it is asked for
     except StoreError as error:
+        return [Damage(None, 0, store.rows, str(error))]
+    return []
+
+
+def _bad_group_files(store: Store) -> list[Damage]:
+    """What is wrong with the files of groups, padding included."""
+    try:
+        if store.groups is not None:
+            store.groups.check_files()
+    except DamagedChunk as error:
         return [Damage(None, 0, store.rows, str(error))]
     return []
 
@@ -333,7 +364,30 @@ def _look(
             wrong = chunk_hashes.describe_mismatch(f"{store.name}: chunk {chunk}", hashes[chunk], computed)
             found += [wrong] if wrong else []
         found += _contents(store, (read[0], read[1], weights), stored, chunk - first, chunk)
+        found += _bad_groups(store, chunk, weights)
     return tuple(Damage(chunk, start, stop, what) for what in found)
+
+
+def _bad_groups(store: Store, chunk: int, weights: np.ndarray | None) -> list[str]:
+    """What is wrong with the groups that begin in a chunk. weights (n,): of its rows, which are right."""
+    if store.groups is None:
+        return []
+    place, (start, stop) = f"{store.name}: chunk {chunk}", store.span(chunk)
+    try:
+        offsets, ids = store.groups.offsets(chunk), store.groups.ids(chunk)
+        for name in ids:
+            checked_id(name, lambda row: place, 0)
+    except (DamagedChunk, BadRow) as error:
+        return [str(error)]
+    if (store.groups.hashes(chunk) != GroupColumns.of_chunk(offsets[:-1], ids).hashes[0]).any():
+        return [f"{place}: the SHA-256 of its groups is not the recorded one; restore it from a copy"]
+    if weights is not None and len(offsets) > 1:
+        runs = GroupRuns(stop - int(offsets[0]), offsets[:-1] - offsets[0], ids, lambda row: place)
+        try:
+            check_group_weights(runs, weights[offsets[0] - start :])
+        except BadRow as error:
+            return [str(error)]
+    return []
 
 
 def _contents(store: Store, content: Content, stored: ChunkStatistics | None, index: int, chunk: int) -> list[str]:

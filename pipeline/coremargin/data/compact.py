@@ -12,6 +12,7 @@ from coremargin.data.amend import commit_changes, read_rows
 from coremargin.data.chunk_hashes import describe_mismatch, hash_chunk
 from coremargin.data.commits import CommitInfo
 from coremargin.data.format import UNLABELLED, read_facts
+from coremargin.data.group_parts import row_groups
 from coremargin.data.key_runs import Entries
 from coremargin.data.narrow_rows import widen
 from coremargin.data.opened import forget
@@ -169,6 +170,7 @@ def _written(store: Store, place: Place, out: Address | None, on_rows: Callable[
         compression=store.compression,
         sparse=store.sparse,
         weighted=weighted,
+        grouped=store.groups is not None,
         chunk_rows=store.chunk_rows,
         columns=store.columns,
         classes=classes,
@@ -267,8 +269,8 @@ def _weights(store: Store) -> tuple[np.ndarray, np.ndarray]:
 
 def _parts(
     store: Store, hashes: dict[int, np.ndarray], start: int, stop: int, *, weighted: bool
-) -> Iterator[tuple[int, tuple[Any, Any, Any]]]:
-    """Rows, labels and weights of the rows [start, stop) that count, chunk by chunk; and up to which row that is.
+) -> Iterator[tuple[int, tuple[Any, ...]]]:
+    """What ``StoreWriter.write`` takes of the rows [start, stop) that count, chunk by chunk; and up to which row.
 
     hashes: SHA-256 of the chunks that were not read yet. Raises DamagedChunk for one that has others: it would get new
     ones.
@@ -290,4 +292,5 @@ def _parts(
         if len(part):
             given = labels[codes[part]]
             kept = None if not weighted or weights is None else weights[part]
-            yield min(stop, last), (widen(take(rows, part)), given, kept)
+            groups = None if store.groups is None else row_groups(store, chunk)[part]
+            yield min(stop, last), (widen(take(rows, part)), given, kept, None, groups)

@@ -71,7 +71,7 @@ def expire(path: Address, age: float, *, now: float | None = None, note: str = "
     if now is None and not force:
         _check_clock(store, arrivals, max(one.time for one, _ in old), clock, age)
     ids = np.concatenate([ids for _, ids in old])
-    return amend_weights(store.storage, (ids, None), None, store.digest, CommitInfo("expire", note))
+    return amend_weights(store.storage, (ids, None, None), None, store.digest, CommitInfo("expire", note))
 
 
 @dataclass(frozen=True)

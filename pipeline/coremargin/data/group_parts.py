@@ -68,6 +68,30 @@ def group_parts(source: Source, chunks: Sequence[int]) -> Iterator[GroupPart]:
         yield GroupPart(chunk, int(numbers[chunk]), begin, *part, offsets - begin)
 
 
+def group_bounds(source: Source, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where the groups that have some of these rows begin and end: row ids (k,) int64 each, ascending.
+
+    rows (m,): ids in any order. Raises UsageError, DamagedChunk.
+    """
+    groups, chunks = groups_of(source), np.unique(rows // source.chunk_rows)
+    read = np.union1d(chunks, np.maximum(chunks - 1, 0)).tolist()  # a group may begin in the chunk before
+    found = [groups.offsets(chunk) for chunk in read if groups.counts[chunk]]
+    starts, ends = (np.concatenate([part[side] for part in found]) for side in (slice(-1), slice(1, None)))
+    at = np.unique(np.searchsorted(starts, rows, side="right") - 1)
+    return starts[at], ends[at]
+
+
+def row_groups(source: Source, chunk: int) -> np.ndarray:
+    """The id (n,) of the group of each row of a chunk. Raises UsageError, DamagedChunk."""
+    groups, (start, stop) = groups_of(source), source.span(chunk)
+    found, read = np.empty(stop - start, object), [chunk - 1, chunk] if chunk else [chunk]
+    for one in read:
+        if groups.counts[one]:
+            offsets = np.clip(groups.offsets(one) - start, 0, stop - start)
+            found[offsets[0] : offsets[-1]] = np.repeat(np.array(groups.ids(one), object), np.diff(offsets))
+    return found
+
+
 class _ChunkRows(NamedTuple):
     rows: Any
     codes: np.ndarray

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
 from coremargin.data.checksum import crc32c
 from coremargin.data.groups import IDS, STARTS, decoded_ids
-from coremargin.data.readers import ObjectProblem, ValueReader
+from coremargin.data.readers import ObjectProblem, ValueReader, undamaged
 from coremargin.errors import DamagedChunk
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class StoreGroups:
         following = np.flatnonzero(self.counts[chunk + 1 : chunk + 3])  # a group ends in the chunk after its own
         end = int(self._starts(chunk + 1 + int(following[0]))[0]) if len(following) else self._rows
         found = np.append(starts, end)
-        inside = not len(starts) or (starts[0] >= low and starts[-1] < high)
+        inside = not len(starts) or (starts[0] >= low and starts[-1] < high and (chunk > 0 or starts[0] == 0))
         if not inside or not (np.diff(found) > 0).all() or (len(starts) and (np.diff(found) > high - low).any()):
             self._damaged(chunk, "the rows at which groups begin are not those of groups of at most a chunk")
         return found
@@ -57,6 +58,11 @@ class StoreGroups:
             self._damaged(chunk, f"expected ids of {self.counts[chunk]:,} groups, found {len(found):,}")
         return found
 
+    def hashes(self, chunk: int) -> np.ndarray:
+        """Recorded SHA-256 (2, 32) of the rows at which the groups of a chunk begin, and of their ids."""
+        found: np.ndarray = self._columns.hashes[chunk]
+        return found
+
     def head(self, chunk: int) -> tuple[np.ndarray, np.ndarray]:
         """What lies before the entries of a chunk in the files that have the first ones; for going on with a store."""
         found = []
@@ -69,6 +75,19 @@ class StoreGroups:
             found.append(whole[: count % step].copy())
         return found[STARTS], found[IDS]
 
+    def check_files(self) -> None:
+        """Read every file whole. Raises DamagedChunk for the first that is altered."""
+        chunk = len(self.counts) - 1
+        for part, reader in enumerate(self._readers):
+            end, step, values = int(self._first[-1, part]) + (part == STARTS), reader.layout.chunk_rows, np.empty(0)
+            try:
+                for number in range(-(-end // step)):
+                    values = reader.check_object(number)
+            except ObjectProblem as problem:
+                self._damaged(chunk, str(problem), problem)
+            if part == STARTS and values[(end - 1) % step] != self._rows:
+                self._damaged(chunk, "the last entry of groups is not the number of rows")
+
     def before(self, chunk: int) -> tuple[int, int]:
         """How many groups begin before a chunk, and bytes of their ids."""
         starts, ids = self._first[chunk].tolist()
@@ -78,6 +97,10 @@ class StoreGroups:
         return self._values(chunk, STARTS)
 
     def _values(self, chunk: int, part: int) -> np.ndarray:
+        reader = self._readers[part]
+        return undamaged(partial(self._read_once, part=part), chunk, reader.layout.storage, reader.forget)
+
+    def _read_once(self, chunk: int, part: int) -> np.ndarray:
         low, high = self._first[chunk : chunk + 2, part].tolist()
         try:
             values = self._readers[part].read(low, high)[0] if high > low else np.empty(0, ("<i8", "u1")[part])

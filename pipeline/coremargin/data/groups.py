@@ -64,17 +64,18 @@ def group_runs(values: Any, rows: int, place: Callable[[int], str]) -> GroupRuns
     found = np.asarray(values)
     if found.ndim != 1 or len(found) != rows:
         raise UsageError(f"groups: expected an id for each of {rows:,} rows, got shape {found.shape}")
-    if found.dtype.kind in "iuU":
+    if found.dtype.kind in "iuU" or (found.dtype.kind == "O" and set(map(type, found.tolist())) <= {str, int}):
         starts = np.flatnonzero(np.concatenate([[True], found[1:] != found[:-1]])) if rows else np.zeros(0, np.int64)
-        ids = [_checked_id(value, place, int(row)) for row, value in zip(starts, found[starts].tolist(), strict=True)]
+        ids = [checked_id(value, place, int(row)) for row, value in zip(starts, found[starts].tolist(), strict=True)]
     else:
         starts = np.arange(rows)
-        ids = [_checked_id(value, place, row) for row, value in enumerate(found.tolist())]
+        ids = [checked_id(value, place, row) for row, value in enumerate(found.tolist())]
     first = [k for k in range(len(ids)) if not k or ids[k] != ids[k - 1]]  # "1" and "1.0" are one id
     return GroupRuns(rows, starts[first].astype(np.int64), [ids[k] for k in first], place)
 
 
-def _checked_id(value: Any, place: Callable[[int], str], row: int) -> str:
+def checked_id(value: Any, place: Callable[[int], str], row: int) -> str:
+    """An id as text. place(row): where it is. Raises BadRow."""
     try:
         text = key_text(value)
         if text is not None:

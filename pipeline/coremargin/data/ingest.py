@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections import deque
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -17,12 +18,14 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from coremargin.data.format import read_facts
+from coremargin.data.groups import GroupRuns, group_runs
 from coremargin.data.ingest_pass import IngestPass, IngestReport, SeparateInputs, lengths_differ, make_report
 from coremargin.data.key_values import Keys
 from coremargin.data.labels import LabelCoder
 from coremargin.data.sizes import CHUNK_BYTES
 from coremargin.data.sources.base import Batch, OnProgress, Progress, RowSource, batch_rows
-from coremargin.data.sources.files import Files
+from coremargin.data.sources.file_formats import kind_from_name
+from coremargin.data.sources.files import Files, names_files
 from coremargin.data.sources.memory import memory_errors_named
 from coremargin.data.sources.opening import (
     TableObject,
@@ -33,11 +36,12 @@ from coremargin.data.sources.opening import (
     resolve_source,
 )
 from coremargin.data.sources.options import SourceOptions
-from coremargin.data.sources.paths import AnyPath, is_there, resolve_paths
-from coremargin.data.sources.sidecars import LabelStream, WeightStream, name_features
+from coremargin.data.sources.paths import AnyPath, expand, is_there, resolve_paths
+from coremargin.data.sources.sidecars import GroupStream, LabelStream, WeightStream, name_features
 from coremargin.data.storages import open_storage
 from coremargin.data.store import Store
 from coremargin.data.tables.column_options import ColumnArguments, ColumnOptions, parse_column_options
+from coremargin.data.tables.conll import made_from_conll
 from coremargin.data.tables.objects import with_label_name
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import BadRow, DataError, LabelError, UsageError
@@ -67,6 +71,7 @@ def ingest(  # noqa: PLR0913 - one option for each decision about a file, all bu
     unlabelled: bool | None = False,
     weights: Any = None,
     key: str | int | None = None,
+    group: Any = None,
     sparse: bool | None = None,
     only: Sequence[Label] | Label | None = None,
     append: bool = False,
@@ -129,6 +134,11 @@ def ingest(  # noqa: PLR0913 - one option for each decision about a file, all bu
     key : str or int, optional
         Of tables, in files or not, a column by name or number: whole numbers or texts, each once, by which rows can be
         named later, to take them out or to correct them. An append looks for the column that the store knows.
+    group : str, int, array_like of shape (n,) or path-like, optional
+        Groups of rows, such as sequences or queries: of tables, in files or not, a column by name or number; of
+        SVMlight "qid"; else an id for each row, or a path to them (.npy, or text with one per line). Ids are texts or
+        whole numbers. Rows of a group come one after the other, have one weight, and are at most as many as those of
+        a chunk. An append looks for the column that the store knows, and has new groups only.
     sparse : bool, optional
         Keep rows as CSR; by default SciPy matrices are kept so, and SVMlight when less than a tenth of the values are
         stored. Explicit zeros are dropped then, and counted.
@@ -147,7 +157,8 @@ def ingest(  # noqa: PLR0913 - one option for each decision about a file, all bu
     chunk_bytes : int, optional
         Size of a new store's chunks.
     format : str, optional
-        Kind of the files; overrides name and content.
+        Kind of the files; overrides name and content. "conll" is not recognised by content: a token a line, its columns
+        separated by tabs or white space, the label last; a blank line ends a sentence, which is a group.
     drop : str, int or sequence of these
         Columns to leave out.
     delimiter : str, optional
@@ -224,17 +235,22 @@ def ingest(  # noqa: PLR0913 - one option for each decision about a file, all bu
     path = location(store, storage_options if is_remote(store) else None)
     if not dry_run and is_remote(path):
         open_storage(path).resolved()  # raises where nothing can be written, before rows are read
-    given = (source, labels, weights, names)
-    source, labels, weights, names = _resolve_all(given, storage_options or {}, needed=not is_remote(path))
+    given = (source, labels, weights, names, group)
+    source, labels, weights, names, group = _resolve_all(given, storage_options or {}, needed=not is_remote(path))
     _check_options(
         path, labels=labels, label=label, unlabelled=unlabelled, only=only, append=append, overwrite=overwrite
     )
     encoding = parse_column_options(**column_options)
     folder = Path(tempfile.gettempdir()) if is_remote(path) else Path(path).parent
-    base, source = Store.open(path) if append else None, resolve_source(source, folder, format)
+    base = Store.open(path) if append else None
+    if format is None and names_files(source) and _expects_conll(columns if base is None else base.columns, source):
+        format = "conll"  # noqa: A001 - the word for it
+    source = resolve_source(source, folder, format)
     _check_dtype(base, dtype, compression, chunk_bytes)
     labels = label_files(source, unlabelled=unlabelled) if labels is None and unlabelled is not True else labels
     column, weight_stream = _weights_of(source, weights)
+    group = _group_of(base, source, group)
+    group_column, group_stream = _groups_of(source, group)
     options = SourceOptions(
         format=format,
         label=label,
@@ -246,6 +262,8 @@ def ingest(  # noqa: PLR0913 - one option for each decision about a file, all bu
         unlabelled=unlabelled is True or labels is not None,
         weights=column,
         key=_key_of(base, key),
+        group=group_column,
+        groups_before=0 if base is None or base.groups is None else int(base.groups.counts.sum()),
         column_options=encoding,
         columns=_known_columns(base, columns, encoding),
         columns_of=columns_of if base is None else base.name,
@@ -255,8 +273,9 @@ def ingest(  # noqa: PLR0913 - one option for each decision about a file, all bu
         rows = open_rows(source, options, on_progress)
         coder = LabelCoder(base.classes if base else ())
         stream = None if labels is None else LabelStream(labels, coder)
-        separate = SeparateInputs(stream, weight_stream)
+        separate = SeparateInputs(stream, weight_stream, group_stream)
         _check_fit(rows, separate, base, unlabelled=unlabelled is not False)
+        _check_groups(rows, group_stream, base, only=only is not None)
         sparse = _store_sparse(rows, base, sparse)
         dtype = _store_dtype(rows, base, dtype, sparse=sparse)
         ingest_pass = IngestPass(
@@ -318,6 +337,11 @@ def _resolve_all(given: Sequence[Any], options: Mapping[str, str], *, needed: bo
     ]
 
 
+def _expects_conll(columns: ColumnsRecord | None, source: Any) -> bool:
+    """Whether rows must be tokens of CoNLL files, and no name of a file says that it is another kind."""
+    return columns is not None and made_from_conll(columns) and not any(map(kind_from_name, expand(source)))
+
+
 def _as_tuple(values: Sequence[Label] | Label) -> tuple[Any, ...]:
     """A tuple of one or several values: a text is one."""
     return (values,) if isinstance(values, str | int | float) else tuple(values)
@@ -338,6 +362,7 @@ def _create_writer(
         features=ingest_pass.source.features,
         sparse=ingest_pass.sparse,
         weighted=ingest_pass.weight_from is not None,
+        grouped=ingest_pass.group_from is not None,
         dtype=dtype,
         chunk_bytes=chunk_bytes,
         compression=compression,
@@ -355,10 +380,8 @@ def _write(
 ) -> None:
     with writer:  # commits at the end, unless an exception leaves it
         for batch in ingest_pass.batches():
-            for rows, labels, weights, keys in _split_batch(
-                batch, ingest_pass.labels_of(batch), dense=not ingest_pass.sparse
-            ):
-                writer.write(rows, labels, weights, keys, origin=batch.origin)
+            for part in _split_batch(batch, ingest_pass.labels_of(batch), dense=not ingest_pass.sparse):
+                writer.write(*part, origin=batch.origin)
             if on_progress is not None:
                 on_progress(
                     Progress("writing", ingest_pass.read, ingest_pass.done_bytes, ingest_pass.source.total_bytes)
@@ -369,25 +392,39 @@ def _write(
 
 def _split_batch(
     batch: Batch, labels: np.ndarray | None, *, dense: bool
-) -> Iterator[tuple[Any, Any, Any, Keys | None]]:
+) -> Iterator[tuple[Any, Any, Any, Keys | None, GroupRuns | None]]:
     """Rows with all that belongs to them; sparse ones that are to become dense in parts that fit in memory then."""
     step = batch_rows(int(batch.rows.shape[1])) if dense and is_sparse(batch.rows) else batch.count
     keys = None if batch.keys is None else Keys(batch.keys, batch.place)
     if step >= batch.count:
-        yield batch.rows, labels, batch.weights, keys
+        groups = None if batch.groups is None else group_runs(batch.groups, batch.count, batch.place)
+        yield batch.rows, labels, batch.weights, keys, groups
         return
     for start in range(0, batch.count, step):
         part = slice(start, start + step)
+        ids = None if batch.groups is None else batch.groups[part]
         yield (
             batch.rows[part],
             None if labels is None else labels[part],
             None if batch.weights is None else batch.weights[part],
             None if keys is None else keys.part(start, start + step),
+            None if ids is None else group_runs(ids, len(ids), partial(_later, batch.place, start)),
         )
 
 
+def _later(place: Callable[[int], str], start: int, row: int) -> str:
+    return place(start + row)
+
+
 def _check_options(
-    path: Location, *, labels: Any, label: Any, unlabelled: bool | None, only: Any, append: bool, overwrite: bool
+    path: Location,
+    *,
+    labels: Any,
+    label: Any,
+    unlabelled: bool | None,
+    only: Any,
+    append: bool,
+    overwrite: bool,
 ) -> None:
     if labels is not None and (label is not None or unlabelled):
         raise UsageError("--labels cannot be combined with --label or --unlabelled: choose one")
@@ -440,7 +477,7 @@ def _store_sparse(rows: RowSource, base: Store | None, wanted: bool | None) -> b
 
 def _check_fit(rows: RowSource, separate: SeparateInputs, base: Store | None, *, unlabelled: bool) -> None:
     """Refuse before the first row is read what can be refused."""
-    labels, weights = separate
+    labels, weights, _ = separate
     if weights is not None and weights.length is not None and rows.rows is not None and weights.length != rows.rows:
         raise lengths_differ(rows.name, rows.rows, weights.name, weights.length, "weights")
     weighted = weights is not None or rows.weight_from is not None
@@ -461,6 +498,20 @@ def _check_fit(rows: RowSource, separate: SeparateInputs, base: Store | None, *,
         )
 
 
+def _check_groups(rows: RowSource, groups: GroupStream | None, base: Store | None, *, only: bool) -> None:
+    """The same of groups; only: rows are left out by their labels."""
+    if groups is not None and groups.length is not None and rows.rows is not None and groups.length != rows.rows:
+        raise lengths_differ(rows.name, rows.rows, groups.name, groups.length, "groups")
+    grouped = groups is not None or rows.group_from is not None
+    if base is not None and grouped != (base.groups is not None):
+        raise UsageError(
+            f"{base.name}: {'its rows are in groups' if base.groups else 'its rows are in no groups'}, "
+            f"found rows {'in some' if grouped else 'in none'}; ingest these into a store of their own"
+        )
+    if grouped and only:
+        raise UsageError("--only cannot be combined with groups of rows: it would keep parts of groups")
+
+
 def _svmlight_features(source: Any, base: Store) -> int | None:
     """How many features a store says that rows of SVMlight have; None of other sources, which say it themselves."""
     return base.features if isinstance(source, Files) and source.files[0].format == "svmlight" else None
@@ -474,6 +525,38 @@ def _weights_of(source: Any, weights: Any) -> tuple[str | int | None, WeightStre
     if columns and isinstance(weights, str | int) and not is_remote(weights):
         return weights, None
     return None, WeightStream(weights)
+
+
+def _groups_of(source: Any, group: Any) -> tuple[str | int | None, GroupStream | None]:
+    """The column that holds the groups, or what reads them elsewhere."""
+    if group is None:
+        return None, None
+    columns = isinstance(source, TableObject) or (
+        isinstance(source, Files) and source.formats & {"csv", "parquet", "svmlight", "conll"}
+    )
+    if columns and isinstance(group, str | int) and not is_remote(group):
+        return group, None
+    return None, GroupStream(group)
+
+
+def _group_of(base: Store | None, source: Any, group: Any) -> Any:
+    """The groups of rows; of rows that join others in groups the column that theirs came from. Raises UsageError."""
+    if base is None or (base.groups is None and group is None):
+        return group
+    if base.groups is None:
+        raise UsageError(
+            f"{base.name}: its rows are in no groups: leave --group out, or give it when the store is made"
+        )
+    if group is not None:
+        return group
+    if isinstance(source, Files) and source.formats == {"svmlight"}:
+        return "qid"
+    if isinstance(source, Files) and source.formats == {"conll"}:
+        return None
+    columns = base.columns
+    if columns is None or columns.group is None:
+        raise UsageError(f"{base.name}: its rows are in groups: say --group, so that every row has one")
+    return columns.group if columns.named else int(columns.group)
 
 
 def _key_of(base: Store | None, key: str | int | None) -> str | int | None:

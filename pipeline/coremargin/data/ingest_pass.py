@@ -30,10 +30,11 @@ _FEWEST_ROWS = 20  # in fewer, classes may have a row each
 
 
 class SeparateInputs(NamedTuple):
-    """Labels and weights that do not come with the rows."""
+    """Labels, weights and groups that do not come with the rows."""
 
     labels: ValueStream | None = None
     weights: ValueStream | None = None
+    groups: ValueStream | None = None
 
 
 class IngestPass:
@@ -58,6 +59,8 @@ class IngestPass:
         self.source, self.coder, self.sparse = source, coder, sparse
         self.label_from = source.label_from if separate.labels is None else separate.labels.name
         self.weight_from = source.weight_from if separate.weights is None else separate.weights.name
+        self.group_from = source.group_from if separate.groups is None else separate.groups.name
+        self._groups = separate.groups
         self._labels, self._weights, self._row_type = separate.labels, separate.weights, row_type
         self._known = len(coder.classes) if fixed_labels else None
         self._only = None if only is None else [(wanted, _parse_label(wanted)) for wanted in only]
@@ -95,7 +98,8 @@ class IngestPass:
     def batches(self) -> Iterator[Batch]:
         """Batches whose values are finite and whose labels are all known (or all absent: codes None)."""
         labelled = self._attach(self.source.batches(self.coder), "codes", self._labels)
-        for found in self._attach(labelled, "weights", self._weights):
+        weighted = self._attach(labelled, "weights", self._weights)
+        for found in self._attach(weighted, "groups", self._groups):
             self.read += found.count
             self.done_bytes = found.done_bytes
             batch = self._select(found)
@@ -282,6 +286,7 @@ class IngestReport:
     zeros: int  #: explicit zeros of sparse rows, which a sparse store drops
     unsorted: int  #: sparse rows whose indices were not in order
     weight_from: str | None
+    group_from: str | None
     key_from: str | None  #: the column that the keys of rows come from
     rounded: int  #: whole numbers with more digits than the store's precision keeps
     rounded_at: str | None  #: where the first of them is, and what it became
@@ -330,6 +335,7 @@ def make_report(ingest_pass: IngestPass, path: str, base: Store | None, dtype: s
         zeros=round(ingest_pass.zeros * scale) if ingest_pass.sparse else 0,
         unsorted=round(ingest_pass.unsorted * scale),
         weight_from=ingest_pass.weight_from,
+        group_from=ingest_pass.group_from,
         key_from=None if source.columns is None else source.columns.key,
         rounded=round(ingest_pass.rounded * scale),
         rounded_at=ingest_pass.rounded_at,

@@ -351,8 +351,12 @@ class KeySink:
             return
         before, row = pair
         if self._title is None:
-            here = self._named(before) if before >= self._committed else f"row {before:,} of {self._place.name}"
-            raise BadRow(reappeared(self._named(row), here))
+            if before >= self._committed:
+                raise BadRow(reappeared(self._named(row), self._named(before)))
+            raise BadRow(
+                f"{self._named(row)}: found a group that is there already, from row {before:,} of {self._place.name} "
+                "on; expected new groups (one that was removed keeps its id until the store is compacted)"
+            )
         if before >= self._committed:
             raise BadRow(
                 f"{self._named(row)}, {self._title}: found the key of {self._named(before)}, expected one of its own; "

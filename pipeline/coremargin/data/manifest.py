@@ -19,7 +19,7 @@ from coremargin.data.sparse_statistics import read_vectors
 from coremargin.data.statistics import ChunkScalars, ChunkStatistics, widened
 from coremargin.data.storage import write_json
 from coremargin.errors import StoreError
-from coremargin.formats.limits import MOST_ROWS
+from coremargin.formats.limits import LONGEST_LABEL
 from coremargin.formats.raw_array import preload_raw_arrays, read_raw_array
 from coremargin.formats.row_types import stored_dtype
 from coremargin.formats.store_record import check_stored_values, spans
@@ -143,8 +143,18 @@ class Manifest:
         found = GroupColumns(
             **{field: self._column(name, dtype, tail, 0, last) for name, (field, dtype, tail) in GROUP_COLUMNS.items()}
         )
-        if (found.sizes < 0).any() or (found.sizes > MOST_ROWS).any():
-            raise StoreError(f"{self._storage.name}/{BLOCKS}: expected numbers of groups, found others; restore it")
+        counts, id_bytes = found.sizes.T
+        most = counts * (4 * LONGEST_LABEL + 1)  # before memory for ids is allocated
+        if (
+            (found.sizes < 0).any()
+            or (counts > self._facts.chunk_rows).any()
+            or (id_bytes > most).any()
+            or not counts[0]
+        ):
+            raise StoreError(
+                f"{self._storage.name}/{BLOCKS}: expected numbers of groups that each chunk can have, "
+                "found others; restore it from a copy"
+            )
         return found
 
     def scalars(self) -> ChunkScalars:

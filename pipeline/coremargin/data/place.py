@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from coremargin.data.codecs import Encoding
 from coremargin.data.files import output_errors
 from coremargin.data.folder import named
-from coremargin.data.format import BLOCKS, CHANGES, KEYS, VECTORS, read_facts
+from coremargin.data.format import BLOCKS, CHANGES, GROUP_KEYS, KEYS, VECTORS, read_facts
 from coremargin.data.layout import layouts
 from coremargin.data.owned import STORE
 from coremargin.data.storages import open_storage
@@ -78,12 +78,14 @@ class Place:
         lock = target.lock_writers()
         try:
             facts = read_facts(target)  # as they are now: another writer may have ended meanwhile
-            for prefix in ("", *layouts(target, facts, Encoding()), "X", BLOCKS, VECTORS, CHANGES, KEYS):
+            runs = {KEYS: facts.keys, GROUP_KEYS: facts.groups}
+            for prefix in ("", *layouts(target, facts, Encoding()), "X", BLOCKS, VECTORS, CHANGES, *runs):
                 target.sweep(prefix, STORE.owns)
             _sweep_changes(target, facts.number)
-            for entry in target.list(KEYS):  # of no commit, or merged by later ones
-                if entry.kind == "folder" and entry.name not in {run.group for run in facts.keys}:
-                    target.remove(f"{KEYS}/{entry.name}", STORE.owns)
+            for folder, named in runs.items():
+                for entry in target.list(folder):  # of no commit, or merged by later ones
+                    if entry.kind == "folder" and entry.name not in {run.group for run in named}:
+                        target.remove(f"{folder}/{entry.name}", STORE.owns)
             _sweep_prepared(target)
         except BaseException:
             lock.release()

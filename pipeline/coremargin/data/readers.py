@@ -40,7 +40,7 @@ R = TypeVar("R")
 _TRANSFERS = 4  # of a chunk that comes damaged in another way each time
 
 
-def _undamaged(read: Callable[[int], R], chunk: int, storage: Storage, forget: Callable[[], None] | None = None) -> R:
+def undamaged(read: Callable[[int], R], chunk: int, storage: Storage, forget: Callable[[], None] | None = None) -> R:
     """``read(chunk)``; what is transferred is read again until it is right, or damaged in the same way twice.
 
     forget: called before it is read again. Raises DamagedChunk.
@@ -70,7 +70,7 @@ class ArrayReader:
 
     def read(self, chunk: int) -> np.ndarray:
         """Rows (n, *tail) of a chunk, read-only. Raises DamagedChunk."""
-        return _undamaged(self._read_once, chunk, self.layout.storage)
+        return undamaged(self._read_once, chunk, self.layout.storage)
 
     def _read_once(self, chunk: int) -> np.ndarray:
         if not self.layout.encoding.raw:
@@ -111,7 +111,7 @@ class ArrayReader:
     def reread(self, chunk: int) -> np.ndarray:
         """Read every byte of a chunk's object, and check object and rows whatever was trusted before."""
         self._trusted.pop(chunk, None)
-        return _undamaged(self._decoded, chunk, self.layout.storage)
+        return undamaged(self._decoded, chunk, self.layout.storage)
 
     def _decoded(self, chunk: int) -> np.ndarray:
         buffer = self._buffers.take("chunk", self.layout.chunk_bytes)
@@ -273,7 +273,7 @@ class CsrReader:
 
     def read(self, chunk: int) -> csr_array:
         """Rows (n, d) of a chunk, read-only. Raises DamagedChunk."""
-        return _undamaged(self._read_once, chunk, self._data.layout.storage, self._forget)
+        return undamaged(self._read_once, chunk, self._data.layout.storage, self._forget)
 
     def _forget(self) -> None:
         for reader in (self._data, self._indices, self._indptr):

@@ -9,6 +9,7 @@ import numpy as np
 
 from coremargin.data.arrays import checked_ids
 from coremargin.data.format import read_facts
+from coremargin.data.group_parts import group_bounds, groups_of
 from coremargin.data.key_runs import KeyIndex
 from coremargin.data.key_values import GivenKeys, given_keys
 from coremargin.errors import StoreError, UsageError
@@ -69,10 +70,33 @@ class SelectedRows:
             raise UsageError(f"{self.place(at, name)}: expected each row once, found {self.called(at)} twice")
 
 
-def select_rows(store: Store, ids: Any, keys: Any) -> SelectedRows:
-    """Rows by ids or by keys, one of which is None. Raises UsageError: none has such an id or key; StoreError."""
-    if (ids is None) == (keys is None):
-        raise UsageError(f"{store.name}: say which rows, either by ids or by keys")
+def group_index(store: Store) -> KeyIndex:
+    """The first rows of the store's groups, by the hashes of their ids. Raises UsageError, StoreError."""
+    facts, counts = read_facts(store.storage), groups_of(store).counts
+    return KeyIndex(store.storage, facts.groups, facts.rows, int(counts.sum()))
+
+
+def _rows_of_groups(store: Store, given: GivenKeys) -> np.ndarray:
+    firsts = group_index(store).find(given.hashes)
+    if (unknown := np.flatnonzero(firsts < 0)).size:
+        raise UsageError(f"{store.name}: found no group {given.texts[int(unknown[0])]!r}; correct it")
+    if len(np.unique(firsts)) < len(firsts):
+        order = np.argsort(firsts, kind="stable")
+        at = int(order[1:][np.diff(firsts[order]) == 0][0])
+        raise UsageError(f"{store.name}: expected each group once, found {given.texts[at]!r} twice")
+    starts, ends = group_bounds(store, firsts)
+    return np.concatenate([np.arange(start, stop) for start, stop in zip(starts, ends, strict=True)])
+
+
+def select_rows(store: Store, ids: Any, keys: Any, groups: Any = None) -> SelectedRows:
+    """Rows by ids, by keys, or by groups: two of these are None.
+
+    Raises UsageError: none has such an id, key or group; StoreError.
+    """
+    if [ids is None, keys is None, groups is None].count(False) != 1:
+        raise UsageError(f"{store.name}: say which rows, either by ids or by keys, or by groups")
+    if groups is not None:
+        return SelectedRows(_rows_of_groups(store, given_keys(groups)), None)
     if keys is None:
         return SelectedRows(checked_ids(np.asarray(ids), store.rows, store.name), None)
     given, index = given_keys(keys), index_of(store)

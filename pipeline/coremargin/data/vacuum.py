@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from coremargin.data.format import BLOCKS, CHANGES, KEYS, ROOT, read_facts
+from coremargin.data.format import BLOCKS, CHANGES, GROUP_KEYS, KEYS, ROOT, read_facts
 from coremargin.data.lease import FILE as LEASE
 from coremargin.data.object_storage import ObjectStorage
 from coremargin.data.owned import STORE
@@ -32,7 +32,7 @@ _BATCH = 1000  # objects that are deleted at a time
 _CHUNK = re.compile(r"(?:(X|y|weights)|changes/\d+/(?:y|weights))/c[./](\d+)(?:[./]\d+)*")
 _ID = re.compile("[0-9a-f]{16}")
 _TEST = re.compile("(clock-)?[0-9a-f]{16}")
-_GROUP = re.compile(rf"(?:{BLOCKS}|{CHANGES})/(\d+)/.*|{KEYS}/([^/]+)/.*")
+_GROUP = re.compile(rf"(?:{BLOCKS}|{CHANGES})/(\d+)/.*|((?:{KEYS}|{GROUP_KEYS})/[^/]+)/.*")
 
 
 @dataclass(frozen=True)
@@ -191,13 +191,14 @@ def _unnamed(storage: ObjectStorage) -> Callable[[str], bool]:
     if not storage.exists(ROOT):
         return lambda key: False
     facts = read_facts(storage)
-    chunks, keys = chunks_of(facts.rows, facts.chunk_rows), {run.group for run in facts.keys}
+    chunks = chunks_of(facts.rows, facts.chunk_rows)
+    runs = {f"{KEYS}/{run.group}" for run in facts.keys} | {f"{GROUP_KEYS}/{run.group}" for run in facts.groups}
 
     def is_unnamed(key: str) -> bool:
         if found := _CHUNK.fullmatch(key):
             return int(found[2]) >= chunks
         if found := _GROUP.fullmatch(key):
-            return int(found[1]) >= facts.number if found[1] else found[2] not in keys
+            return int(found[1]) >= facts.number if found[1] else found[2] not in runs
         return False
 
     return is_unnamed

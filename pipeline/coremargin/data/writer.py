@@ -194,8 +194,8 @@ class StoreWriter:
         if columns is not None and columns.width != features:
             raise UsageError(f"columns: expected those of {features:,} features, got {columns.width:,}")
         named = "" if columns is None else columns.digest
-        facts = Facts(features, name, rows, tuple(classes), about=dict(about or {}), weighted=weighted, columns=named)
-        facts = replace(facts, grouped=grouped)
+        kinds: dict[str, Any] = {"weighted": weighted, "grouped": grouped, "columns": named}
+        facts = Facts(features, name, rows, tuple(classes), about=dict(about or {}), **kinds)
         buffer = (
             SparseBuffer(rows, features, stored_dtype(name), None if chunk_rows else chunk_bytes) if sparse else None
         )

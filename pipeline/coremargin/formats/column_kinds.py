@@ -15,7 +15,7 @@ from coremargin.formats.model_record import Strict
 
 LONGEST_NAME = 1000  #: characters
 LONGEST_CATEGORY = 1000  #: characters
-MOST_CATEGORIES = 1 << 14  #: of one column
+MOST_CATEGORIES = 1 << 18  #: of one column
 
 Name = Annotated[str, Meta(max_length=LONGEST_NAME)]
 Category = Annotated[str, Meta(max_length=LONGEST_CATEGORY)]

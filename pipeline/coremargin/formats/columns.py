@@ -48,7 +48,7 @@ class TextFormat(Strict, frozen=True, kw_only=True):
 
 
 class ColumnsRecord(Strict, frozen=True, kw_only=True):
-    """The file. label, weights, key: names of the columns that these of the store came from, where they did.
+    """The file. label, weights, key, group: names of the columns that these of the store came from, where they did.
 
     named: the table had names; else columns, the label's and the others too, are called by their numbers. text: how
     the delimited text was written, where it was not as usual; later files are read in the same way.
@@ -61,6 +61,7 @@ class ColumnsRecord(Strict, frozen=True, kw_only=True):
     weights: Name | None = None
     named: bool = True
     key: Name | None = None
+    group: Name | None = None
     text: TextFormat | None = None
 
     def __post_init__(self) -> None:
@@ -98,14 +99,14 @@ class ColumnsRecord(Strict, frozen=True, kw_only=True):
 
     def encoded(self) -> bytes:
         """The file's content; later additions to the format are omitted when empty."""
-        later = ("key", "text")
+        later = ("key", "group", "text")
         fields = {name: value for name, value in structs.asdict(self).items() if value is not None or name not in later}
         return msgspec.json.format(msgspec.json.encode(fields), indent=1) + b"\n"
 
     @property
     def other_names(self) -> frozenset[str | None]:
-        """Names of label, weights and key, where no feature has the same name."""
-        return frozenset({self.label, self.weights, self.key} - set(self.names))
+        """Names of label, weights, key and group, where no feature has the same name."""
+        return frozenset({self.label, self.weights, self.key, self.group} - set(self.names))
 
     @property
     def digest(self) -> str:
@@ -115,7 +116,7 @@ class ColumnsRecord(Strict, frozen=True, kw_only=True):
     @property
     def claim(self) -> str:
         """What is compared of a model and its store: the digest of all that decides about features, and the label."""
-        return f"{structs.replace(self, label=None, weights=None, key=None).digest} {self.label or ''}"
+        return f"{structs.replace(self, label=None, weights=None, key=None, group=None).digest} {self.label or ''}"
 
 
 def plain_columns(names: Sequence[str], widths: Sequence[int] | None = None) -> list[Column]:

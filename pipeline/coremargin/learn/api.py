@@ -112,9 +112,10 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
     weights : array_like of shape (n,), str or int, optional
         Sample weights: finite, not negative, not all zero; for tables also the name or number of a column. None for a
         store, which has its own.
-    groups : array_like of shape (n,), optional
-        Id of each row's group, such as a sequence or a query: texts or whole numbers. Rows of a group come one after
-        the other and have one weight. None for a store, which has its own.
+    groups : array_like of shape (n,), str or int, optional
+        Id of each row's group, such as a sequence or a query: texts or whole numbers; for tables also the name or
+        number of a column, for SVMlight files "qid". Rows of a group come one after the other and have one weight. None
+        for a store, which has its own.
     columns : mapping, optional
         Column options of ``ingest`` for tables: categorical, dates, text, missing, unknown, categories, date_format,
         drop; {} for the defaults.
@@ -306,9 +307,10 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
     if folder is not None:
         check_output(job, begin, overwrite=overwrite)  # before files are ingested for hours
     labelled = kind_of(job).labelled
-    store = store_of(source, y, weights, columns, folder, begin, overwrite=overwrite, labelled=labelled)
-    with store as (rows_or_path, labels, row_weights):
-        rows = _open_source(rows_or_path, labels, row_weights, groups, labelled=labelled)
+    own = {"groups": groups, "overwrite": overwrite, "labelled": labelled}
+    with store_of(source, y, weights, columns, folder, begin, **own) as (rows_or_path, labels, row_weights):
+        own_groups = groups if rows_or_path is source else None  # else the store has them
+        rows = _open_source(rows_or_path, labels, row_weights, own_groups, labelled=labelled)
         job = replace(job, store=rows.name if isinstance(rows.name, Location) else Location(rows.name))
         if folder is not None:
             rows = open_store(job, begin) if isinstance(rows_or_path, str | os.PathLike) else rows

@@ -192,7 +192,9 @@ def _options_as_text(options: Mapping[str, Any]) -> dict[str, str]:
     policies = [f"{column}={policy}" if column else policy for column, policy in words.missing]
     values = {n: getattr(words, n) for n in COLUMN_ARGUMENTS if getattr(words, n) != getattr(NO_COLUMN_OPTIONS, n)}
     values |= {"missing": policies} if policies else {}
-    values |= {name: options[name] for name in ("label", "labels", "weights", "drop") if options.get(name) is not None}
+    values |= {
+        name: options[name] for name in ("label", "labels", "weights", "group", "drop") if options.get(name) is not None
+    }
     return {name: text for name, value in values.items() if (text := _as_text(value))}
 
 

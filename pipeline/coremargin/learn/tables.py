@@ -39,18 +39,22 @@ def store_of(  # noqa: PLR0913 - rows, what belongs to them, and where they go
     out: Location | None = None,
     begin: Begin = "new",
     *,
+    groups: Any = None,
     overwrite: bool = False,
     labelled: bool = True,
 ) -> Iterator[tuple[Any, Any, Any]]:
     """Yield source, y and weights unchanged, or the path of a store that contains them (with None for y and weights).
 
     y: labels, or the name or number of a column. out: folder of the model; the store next to it is permanent, without
-    ``out`` it is temporary. labelled: False if rows need no labels. Raises UsageError, and as ``ingest``.
+    ``out`` it is temporary. groups: ids of groups, or the name or number of a column, which go into the store, too.
+    labelled: False if rows need no labels. Raises UsageError, and as ``ingest``.
     """
-    if not becomes_store(source, y, columns):
+    if not becomes_store(source, y, columns, groups):
         yield source, y, weights
         return
     options = _check_columns(columns) | _label_options(y, weights)
+    if groups is not None:
+        options["group"] = groups
     if y is None and not labelled:
         options["unlabelled"] = True
     if out is not None:
@@ -131,12 +135,12 @@ def _add_options(columns: ColumnOptions, options: Sequence[str]) -> dict[str, An
     return found
 
 
-def becomes_store(source: Any, y: Any, columns: ColumnOptions) -> bool:
+def becomes_store(source: Any, y: Any, columns: ColumnOptions, groups: Any = None) -> bool:
     """Whether the source has to be ingested: files, batches, or tables with options for columns."""
     own = is_source(source) or (is_path(source) and is_store(source))
     if own and columns is not None:
         raise UsageError("columns: a store has its own; pass columns with tables and files only")
-    has_options = columns is not None or _names_column(y)
+    has_options = columns is not None or _names_column(y) or _names_column(groups)
     return not own and (names_files(source) or has_options or needs_ingest(source))
 
 

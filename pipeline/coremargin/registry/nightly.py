@@ -44,6 +44,7 @@ class IngestStep(Spec, frozen=True, kw_only=True):
     new_labels: bool = False
     label: str | int | None = None
     key: str | int | None = None
+    group: str | int | None = None
     weights: str | int | None = None
     drop: Names | None = None
     delimiter: str | None = None

@@ -28,6 +28,7 @@ def columns_json(record: ColumnsRecord | None) -> dict[str, Any]:
         "label_column": None if record is None else record.label,
         "weights_column": None if record is None else record.weights,
         "key_column": None if record is None else record.key,
+        "group_column": None if record is None else record.group,
     }
 
 
@@ -42,7 +43,7 @@ def column_lines(record: ColumnsRecord | None) -> list[str]:
         (column.name, column.word, number.rjust(width), "; ".join(_describe(column)))
         for column, number in zip(shown, counts, strict=True)
     ]
-    others = ((record.label, "labels"), (record.weights, "weights"), (record.key, "keys"))
+    others = ((record.label, "labels"), (record.weights, "weights"), (record.key, "keys"), (record.group, "groups"))
     rows += [(name, what, "", "") for name, what in others if name]
     head, *lines = table([("column", "holds", "features".rjust(width), ""), *rows], left=4)
     more = len(record.columns) - len(shown)

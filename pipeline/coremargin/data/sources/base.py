@@ -29,7 +29,8 @@ class Batch:
     """Rows (m, d) of any real dtype, an array or CSR, their label codes, their weights and their places.
 
     codes (m,) int32 are places in the coder's classes, -1 is a missing label; None when the source carries no labels.
-    weights (m,) float64 and keys (m, 2), as ``Keys`` has them, are None when it carries none.
+    weights (m,) float64, keys (m, 2), as ``Keys`` has them, and groups (m,), ids of any kind, are None when it carries
+    none.
     """
 
     rows: Rows
@@ -40,6 +41,7 @@ class Batch:
     done_bytes: int  #: bytes of the source consumed so far
     weights: np.ndarray | None = None
     keys: np.ndarray | None = None
+    groups: np.ndarray | None = None
     unsorted: int = 0  #: rows whose indices were not in order, and have been sorted
 
     @property
@@ -70,6 +72,7 @@ class RowSource(ABC):
     total_bytes: int | None = None
     label_from: str | None = None  #: where the labels come from, for the report; None when the source carries none
     weight_from: str | None = None  #: where the weights come from; None when the source carries none
+    group_from: str | None = None  #: where the groups come from; None when the source carries none
     sparse: bool = False  #: rows are best kept sparse
     row_type: str = "float32"  #: stored type that rows are best kept in: a narrow one where all come in it
     columns: ColumnsRecord | None = None  #: the columns that the features come from; None where they have no names
@@ -181,6 +184,7 @@ class Chain(RowSource):
         self.features, self.sparse, self.columns = first.features, first.sparse, first.columns
         self.row_type = common_row_type(part.row_type for part in parts)
         self.label_from, self.weight_from = first.label_from, first.weight_from
+        self.group_from = first.group_from
         self.excluded = {name: what for part in parts for name, what in part.excluded.items()}
         self.rows = sum_if_known([part.rows for part in parts])
         self.total_bytes = sum_if_known([part.total_bytes for part in parts])

@@ -1,4 +1,4 @@
-"""Which columns of a table are features, in which order; which hold labels, weights and keys."""
+"""Which columns of a table are features, in which order; which hold labels, weights, keys and groups."""
 
 from __future__ import annotations
 
@@ -87,17 +87,19 @@ _LONGEST_NEAR = 100  # characters of names that are compared to find the nearest
 
 @dataclass(frozen=True, slots=True)
 class ColumnChoice:
-    """Columns by position: features in order; label, weights and key where there are such."""
+    """Columns by position: features in order; label, weights, key and group where there are such."""
 
     features: tuple[int, ...]
     label: int | None
     weights: int | None
     key: int | None
+    group: int | None
 
     @property
     def read(self) -> list[int]:
         """All of them, features first."""
-        return [*self.features, *(column for column in (self.label, self.weights, self.key) if column is not None)]
+        others = (self.label, self.weights, self.key, self.group)
+        return [*self.features, *(column for column in others if column is not None)]
 
 
 def choose_columns(
@@ -108,10 +110,10 @@ def choose_columns(
     Where the options say which columns are expected, these are found by name, in whatever order they come, or by their
     number. Raises UsageError, and DataError for columns that do not fit.
     """
-    known, label, weights, key = options.columns, None, None, None
+    known, label, weights, key, group = options.columns, None, None, None, None
     dropped = {find_column(column, names, width, place=place) for column in options.drop}
-    if known is not None and known.key is not None and not known.named and options.label_optional:
-        # columns go by their numbers, and label, key or both may be there
+    if known is not None and {known.key, known.group} != {None} and not known.named and options.label_optional:
+        # columns go by their numbers, and label, key and group may be there
         alone, found = len(known.columns), width - len(dropped)
         together = alone + sum(name is not None for name in known.other_names)
         if found not in (alone, together):
@@ -141,7 +143,11 @@ def choose_columns(
             )
         if key in dropped or key in (label, weights):
             raise UsageError(f"{place}: {named(key)} is dropped, or is the label or the weight: choose one")
-    others = {label, weights, key}
+    if options.group is not None:
+        group = find_column(options.group, names, width, place=place)
+        if group in dropped or group in (label, weights, key):
+            raise UsageError(f"{place}: {named(group)} is dropped, or is the label, weight or key: choose one")
+    others = {label, weights, key, group}
     features = [column for column in range(width) if column not in dropped and column not in others]
     if known is not None and known.named and names is not None:
         features = _match_by_name(names, features, known, options, place)
@@ -149,7 +155,7 @@ def choose_columns(
         features = _match_by_position(features, known, options, place, by_number=label is not None)
     if options.label_optional:
         label = None  # it is not needed
-    found_columns = ColumnChoice(tuple(features), label, weights, key)
+    found_columns = ColumnChoice(tuple(features), label, weights, key, group)
     if names is not None:
         refuse_same_names(names, place, sorted(found_columns.read))
     return found_columns
@@ -160,7 +166,7 @@ def _find_label(
 ) -> int | None:
     """The label's column; of rows that join others the one of their label's name, or number, where there is one."""
     known, others = options.columns, set(dropped)
-    for one in (options.weights, options.key):
+    for one in (options.weights, options.key, options.group):
         by_number = names is None or not isinstance(one, str) or one.lstrip("+-").isdigit()
         if one is not None and (by_number or one in (names or ())):
             others.add(find_column(one, names, width, place=place))
@@ -177,7 +183,7 @@ def _find_label(
         )
     if options.label_optional and width - len(dropped) == len(known.columns):
         return None  # all are features
-    features = width - len(dropped) - (options.weights is not None) - (options.key is not None) - 1
+    features = width - len(dropped) - sum(one is not None for one in (options.weights, options.key, options.group)) - 1
     if known.label is None or (known.named and features != len(known.columns)):
         if known.named and names is not None:  # a feature there is no label here
             others |= {at for at, name in enumerate(names) if name in known.names}

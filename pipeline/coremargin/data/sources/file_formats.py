@@ -147,7 +147,7 @@ def _is_utf8(head: bytes) -> bool:
     return True
 
 
-FORMATS = ("npy", "npz", "csv", "parquet", "svmlight")
+FORMATS = ("npy", "npz", "csv", "parquet", "svmlight", "conll")
 
 
 _SUFFIXES = {
@@ -160,6 +160,7 @@ _SUFFIXES = {
     ".svm": "svmlight",
     ".svmlight": "svmlight",
     ".libsvm": "svmlight",
+    ".conll": "conll",
 }
 
 

@@ -34,7 +34,7 @@ _SKIPPED = (".", "_")  #: names that begin so are no data: .crc, _SUCCESS, _meta
 _STORE = ("zarr.json", ".zgroup", ".zarray")
 _LAKES = {"_delta_log": "Delta Lake", ".hoodie": "Hudi"}  # tables whose folders hold files of rows that are gone, too
 _BINARY = ("npy", "npz", "parquet")
-_IN_FOLDERS = ("csv", "parquet", "svmlight")
+_IN_FOLDERS = ("csv", "parquet", "svmlight", "conll")
 
 
 @dataclass(frozen=True, slots=True)

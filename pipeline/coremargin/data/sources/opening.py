@@ -23,7 +23,8 @@ from coremargin.data.tables.arrow import ArrowTable, ParquetTable
 from coremargin.data.tables.arrow_arrays import string_array
 from coremargin.data.tables.batches import Batches, BatchTable, is_pair
 from coremargin.data.tables.chain import ChainedTable
-from coremargin.data.tables.column_options import quote_columns
+from coremargin.data.tables.column_options import ColumnOptions, quote_columns
+from coremargin.data.tables.conll import GROUP, LABEL, VOCABULARY, ConllTable
 from coremargin.data.tables.delimited import DelimitedTable
 from coremargin.data.tables.frames import FrameTable
 from coremargin.data.tables.number_text import number_pattern, read_numbers
@@ -40,8 +41,8 @@ if TYPE_CHECKING:
 TableObject = FrameTable | ArrowTable | BatchTable  #: a table from Python
 
 _TABLES = {"csv", "parquet"}  # formats of files with columns
-_TEXT_OPTIONS = ("label", "drop", "delimiter", "header", "weights", "key", "column_options", "text")
-_TABLE_OPTIONS = ("label", "drop", "weights", "key", "column_options")
+_TABLE_OPTIONS = ("label", "drop", "weights", "key", "group", "column_options")
+_TEXT_OPTIONS = (*_TABLE_OPTIONS, "delimiter", "header", "text")
 _INDEX = re.compile(r"|Unnamed: \d+")  # names that pandas gives, or reads where there is none
 _NAMED_ROWS = 10  # different words in so many rows are their names; in fewer they may be categories
 _MOST_UNCLEAR_BYTES = 1 << 30
@@ -187,11 +188,29 @@ def open_rows(source: Any, options: SourceOptions, on_progress: OnProgress | Non
                 f"{other.path}: is {other.format}, other files are svmlight: ingest them apart, with --append"
             )
         paths = [file.path for file in source.files]
-        refuse_options(options, f"{paths[0]}, an SVMlight file", knows=("features", "zero_based"))
+        refuse_options(options, f"{paths[0]}, an SVMlight file", knows=("features", "zero_based", "group"))
         return Chain(open_svmlight(paths, options, on_rows("first pass")))
+    if source.formats == {"conll"}:
+        return _open_conll([file.path for file in source.files], options, on_rows("reading columns"))
     if len(source.formats) == 1 and source.formats <= _TABLES:
         return _open_table_files(source, options, on_rows("reading columns"))
     return Chain(_open_each(source, options, on_rows("reading columns")))
+
+
+def _open_conll(paths: Sequence[FilePath], options: SourceOptions, on_rows: OnRows) -> RowSource:
+    """The tokens of CoNLL files, in sentences. The store's columns say which features they have, if it has some."""
+    refuse_options(options, f"{paths[0]}, a CoNLL file", knows=("group",))
+    if options.group not in (None, GROUP):
+        raise UsageError(
+            f"--group does not apply to {paths[0]}, a CoNLL file, whose groups are sentences: leave it out"
+        )
+    table = ConllTable(paths, labelled=not options.unlabelled, known=options.columns, first=options.groups_before)
+    labelled = LABEL in table.names
+    given = replace(options, group=GROUP, label=LABEL if labelled else None, unlabelled=not labelled)
+    if options.columns is None:
+        features = tuple(name for name in table.names if name not in (LABEL, GROUP))
+        given = replace(given, column_options=ColumnOptions(categorical=features, vocabulary=VOCABULARY))
+    return TableRows(table, given, on_rows)
 
 
 def _open_each(files: Files, options: SourceOptions, on_rows: OnRows) -> list[RowSource]:

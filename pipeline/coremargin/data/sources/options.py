@@ -19,7 +19,7 @@ COLUMN_NUMBER = re.compile(r"[+-]?[0-9]{1,18}")  # a column by its number
 class SourceOptions:
     """The options of ``ingest`` that are about reading."""
 
-    format: str | None = None  #: "npy", "csv", "parquet" or "svmlight"; None: by name and content
+    format: str | None = None  #: "npy", "csv", "parquet", "svmlight" or "conll"; None: by name and content
     label: str | int | None = None  #: label column by name or number (from 0, negative from the end)
     drop: tuple[str | int, ...] = ()  #: columns to leave out
     delimiter: str | None = None
@@ -29,6 +29,8 @@ class SourceOptions:
     unlabelled: bool = False  #: the source carries no labels (or they come from elsewhere)
     weights: str | int | None = None  #: column of the weights, by name or number
     key: str | int | None = None  #: column of the keys, by name or number
+    group: str | int | None = None  #: column of the groups, by name or number; of SVMlight "qid"
+    groups_before: int = 0  #: how many groups there are in the store that rows are appended to
     columns: ColumnsRecord | None = None  #: the columns that the rows must have, in any order
     columns_of: str = ""  #: what has these columns, for messages
     label_optional: bool = False  #: rows to be predicted: the label's column may be missing, and is not read
@@ -44,7 +46,7 @@ class SourceOptions:
     @property
     def names(self) -> frozenset[str]:
         """Names of columns that the options name."""
-        found = {self.label, self.weights, self.key, *self.drop, *self.column_options.columns}
+        found = {self.label, self.weights, self.key, self.group, *self.drop, *self.column_options.columns}
         if self.columns is not None and self.columns.named:
             found |= {*self.columns.names, *self.columns.other_names}
         return frozenset(name for name in found if isinstance(name, str) and not COLUMN_NUMBER.fullmatch(name))
@@ -53,7 +55,7 @@ class SourceOptions:
 def refuse_options(options: SourceOptions, kind: str, *, knows: tuple[str, ...]) -> None:
     """Raise UsageError for an option that this kind of source cannot use."""
     default = SourceOptions()
-    for field in ("label", "drop", "delimiter", "header", "features", "zero_based", "weights", "key"):
+    for field in ("label", "drop", "delimiter", "header", "features", "zero_based", "weights", "key", "group"):
         if field not in knows and getattr(options, field) != getattr(default, field):
             option = "--" + field.replace("_", "-")
             why = ", which has no columns but features" if field == "key" else ""

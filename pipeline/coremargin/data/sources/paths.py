@@ -28,6 +28,7 @@ _FILE_ENDINGS = (
     ".svm",
     ".svmlight",
     ".libsvm",
+    ".conll",
     ".arff",
     ".json",
 )

@@ -1,4 +1,4 @@
-"""What lies alongside the rows: labels, weights and names of features, in arrays or files of their own."""
+"""What lies alongside the rows: labels, weights, groups and names of features, in arrays or files of their own."""
 
 from __future__ import annotations
 
@@ -175,6 +175,27 @@ class WeightStream(ValueStream):
                     "line"
                 )
             yield float(line.strip())
+
+
+class GroupStream(ValueStream):
+    """Ids of groups as they are, of any kind; the caller checks them."""
+
+    kind = "groups"
+
+    def __init__(self, groups: Any) -> None:
+        paths = expand(groups) if is_path(groups) else None
+        super().__init__(plain_array(groups, self.kind) if paths is None else None, paths, object)
+
+    def _column(self, array: Any, name: str) -> Any:
+        if array.ndim != 1:
+            raise UsageError(f"{name}: shape {array.shape}: expected one id per row, shape (rows,)")
+        return array
+
+    def _from_array(self, values: np.ndarray, name: str, start: int) -> np.ndarray:
+        return values.astype(object)
+
+    def _from_lines(self, lines: Sequence[str], path: FilePath, first: int) -> Iterator[str]:
+        return iter(lines)
 
 
 def parse_labels(lines: Sequence[str]) -> Iterator[tuple[int, str]]:

@@ -6,7 +6,8 @@ again line by line to name the place. Measured on 200 MB, 13.5 million values of
 CPU time, where scikit-learn's ``load_svmlight_file`` comes to 45 to 53; with the first pass, which counts, 35.
 
 Of what tools disagree about: indices in any order are sorted and counted, an index that occurs twice in a line is
-refused, explicit zeros are left to the writer of rows (a sparse store drops and counts them), query ids are ignored.
+refused, explicit zeros are left to the writer of rows (a sparse store drops and counts them), query ids are groups of
+rows on demand, and ignored else.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from coremargin.data.sources.base import Batch, RowSource, check_width
+from coremargin.data.sources.base import AscendingNumbers, Batch, RowSource, check_width
 from coremargin.data.sources.paths import FilePath, file_bytes
 from coremargin.data.sources.text import Piece, read_pieces
 from coremargin.data.sparse import csr_rows
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from coremargin.data.sources.options import SourceOptions
 
 _COMMENT = re.compile(rb"#[^\n]*")
-_QUERY = re.compile(rb"(?<=\s)qid:\d+(?=\s|$)")
+_QUERY = re.compile(rb"(?<=\s)qid:(\d+)(?=\s|$)")
 _LONG = re.compile(rb":([+-]?0*[1-9][0-9]{15,})(?=\s|$)")
 _TOKEN = re.compile(rb"\S+")
 _NUMBER = rb"[+-]?(?:\d++\.?\d*+|\.\d++|nan|inf)(?:e[+-]?\d+)?"
@@ -130,9 +131,26 @@ def _refuse_rounded(found: Layout, values: np.ndarray, piece: Piece) -> None:
 
 def _strip_comments(data: bytes) -> bytes:
     """The lines without comments and query ids."""
-    if b"#" in data:
-        data = _COMMENT.sub(b"", data)
+    data = _COMMENT.sub(b"", data) if b"#" in data else data
     return _QUERY.sub(b"", data) if b"qid:" in data else data
+
+
+def query_ids(piece: Piece, lines: np.ndarray) -> np.ndarray:
+    """The query id (m,), digits as text, of each row; lines (m,): numbers of their lines. Raises BadRow: there is none.
+
+    What is not SVMlight is not looked for: ``parse`` refuses it.
+    """
+    data = _COMMENT.sub(b"", piece.data)
+    found = list(_QUERY.finditer(data))
+    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == _LINE_FEED)
+    at = np.searchsorted(ends, np.array([one.start() for one in found], np.int64)) + piece.line
+    for wrong, what in ((np.setdiff1d(lines, at), "no query id"), (at[1:][at[1:] == at[:-1]], "two query ids")):
+        if len(wrong):
+            raise BadRow(
+                f"{piece.path}, line {wrong[0]}: found {what}, expected one such as qid:7 behind the label; "
+                "correct the line, or leave --group out"
+            )
+    return np.array([one.group(1).decode() for one in found])
 
 
 def _find_tokens(data: bytes) -> Layout | None:
@@ -263,13 +281,22 @@ class SvmlightFile(RowSource):
     """Rows of one SVMlight file; ``base`` is the index of the first feature, 0 or 1."""
 
     def __init__(
-        self, path: FilePath, *, features: int, base: int, rows: int | None, unlabelled: bool, density: float
+        self,
+        path: FilePath,
+        *,
+        features: int,
+        base: int,
+        rows: int | None,
+        unlabelled: bool,
+        density: float,
+        grouped: bool,
     ) -> None:
         self.sparse = density < SPARSE_BELOW
         self.name, self.path = str(path), path
         self.features, self.rows = features, rows
         self.total_bytes = file_bytes(path)
         self.label_from = None if unlabelled else "the first token of each line"
+        self.group_from = "qid" if grouped else None
         self._base = base
 
     def batches(self, coder: LabelCoder) -> Iterator[Batch]:
@@ -279,8 +306,7 @@ class SvmlightFile(RowSource):
                 continue
             parsed = parse(piece)
             self._check_range(parsed)
-            place = _place(self.name, parsed.lines)
-            codes = None if self.label_from is None else _codes(parsed, coder, place)
+            codes = None if self.label_from is None else _codes(parsed, coder, _place(self.name, parsed.lines))
             if not len(parsed.labels):
                 continue
             indices = (parsed.indices - self._base).astype(np.int32)
@@ -288,9 +314,10 @@ class SvmlightFile(RowSource):
                 rows=csr_rows(parsed.values, indices, parsed.starts.astype(np.int32), self.features),
                 codes=codes,
                 origin=self.name,
-                place=place,
+                place=_place(self.name, _small(parsed.lines)),
                 column=lambda feature: f"index {feature + self._base}",
                 done_bytes=piece.done_bytes,
+                groups=None if self.group_from is None else query_ids(piece, parsed.lines),
                 unsorted=parsed.unsorted,
             )
 
@@ -313,6 +340,8 @@ def open_svmlight(
     ``on_survey(rows, done_bytes, total_bytes)`` is called as the first pass proceeds.
     """
     features, zero_based = options.features, options.zero_based
+    if options.group not in (None, "qid"):
+        raise UsageError(f"--group {options.group}: expected qid, the groups that SVMlight files have")
     if features is not None and not 1 <= features <= MOST_FEATURES:
         raise UsageError(f"--features {features}: expected 1 to {MOST_FEATURES:,}")
     surveys: list[Survey] = []
@@ -332,6 +361,7 @@ def open_svmlight(
     seen = surveys or [_first_look(paths[0])]
     density = sum(found.pairs for found in seen) / max(1, features * sum(found.rows for found in seen))
     common: dict[str, Any] = {"features": features, "base": 0 if zero_based else 1, "density": density}
+    common["grouped"] = options.group is not None
     return [
         SvmlightFile(path, rows=count, unlabelled=options.unlabelled, **common)
         for path, count in zip(paths, rows, strict=True)
@@ -389,5 +419,13 @@ def _codes(parsed: Parsed, coder: LabelCoder, place: Callable[[int], str]) -> np
     return np.array([coder.encode_number(text, place(row)) for row, text in enumerate(parsed.texts)], np.int32)
 
 
-def _place(name: str, lines: np.ndarray) -> Callable[[int], str]:
+def _place(name: str, lines: Sequence[int] | np.ndarray) -> Callable[[int], str]:
     return lambda row: f"{name}, line {lines[row]}"
+
+
+def _small(lines: np.ndarray) -> Sequence[int]:
+    """Numbers (m,) of lines, at least one, which ascend, in a bit each: they are kept until all rows are read."""
+    first = int(lines[0])
+    present = np.zeros(int(lines[-1]) - first + 1, bool)
+    present[lines - first] = True
+    return AscendingNumbers(first, present)

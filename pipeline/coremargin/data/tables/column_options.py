@@ -16,11 +16,23 @@ AUTO = "auto"
 THOUSANDS = (",", ".", "space", "'", "_")
 POLICIES = ("mean", "median", "most-frequent", "indicator", "refuse")
 UNKNOWN = ("other", "refuse")
-MOST_ONE_HOT = 1000  #: values of a column of categories that have a feature each; more are hashed
-
 ColumnNames = tuple[str, ...]
 _TEXT_FIELDS = ("decimal", "thousands", "na_values", "keep_default_na")
 _SPACES = {" ": "space", "\u00a0": "space", "\u202f": "space", "\u2019": "'"}
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """How many values of a column of categories have features.
+
+    one_hot: each of up to so many has one; more are hashed into ``buckets``, at the latest beyond ``counted``. least:
+    values that occur less often share a feature.
+    """
+
+    one_hot: int = 1000
+    counted: int = 1 << 14
+    least: int = 1
+    buckets: int = 1 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +43,8 @@ class ColumnOptions:
     becomes of missing values, a policy for each named column and one under "" for all others. unknown: what becomes of
     categories that come later. categories: how many values of a column have a feature each, the most frequent ones;
     None: up to 1,000 all have, and more are hashed. date_format: of ``strptime``, "" for ISO 8601. decimal, thousands,
-    na_values, keep_default_na: how delimited text is written, as in ``pandas.read_csv``; None: not given.
+    na_values, keep_default_na: how delimited text is written, as in ``pandas.read_csv``; None: not given. vocabulary:
+    of columns of categories, which no option changes.
     """
 
     categorical: ColumnNames = ()
@@ -45,6 +58,7 @@ class ColumnOptions:
     thousands: str | None = None
     na_values: ColumnNames | None = None
     keep_default_na: bool | None = None
+    vocabulary: Vocabulary = Vocabulary()
 
     def text_format(self, known: TextFormat | None = None) -> TextFormat:
         """How a text is written: by these options, else as the store's columns were. Raises UsageError."""

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from coremargin.maths.rows import Rows
 
 BUCKETS = 1 << 18  #: of texts
-HASHED_BUCKETS = 1 << 10  #: of categories
 
 
 class DocumentFrequencies:

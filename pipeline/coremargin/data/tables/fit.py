@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from coremargin.data.tables.column_options import AUTO, MOST_ONE_HOT, quote_columns
-from coremargin.data.tables.encoders import BUCKETS, HASHED_BUCKETS
+from coremargin.data.tables.column_options import AUTO, quote_columns
+from coremargin.data.tables.encoders import BUCKETS
 from coremargin.data.tables.number_text import PLAIN, Notation, detect_notation, suggest_text_options
 from coremargin.data.tables.survey import NGRAMS
 from coremargin.errors import ColumnsUnclear, UsageError
@@ -165,9 +165,11 @@ def _fit_categories(survey: ColumnSurvey, options: ColumnOptions) -> Column | Un
         return _undecided_words(survey, few=few)
     policy = missing_policy(survey.name, options)
     missing = survey.missing > 0 and policy not in ("most-frequent", "refuse", None)
-    if counts is None or (len(counts) > MOST_ONE_HOT and options.categories is None):
-        return Hashed(name=survey.name, buckets=HASHED_BUCKETS, missing=policy not in ("refuse", None))
-    kept, other = sorted(counts), False
+    sizes = options.vocabulary
+    if counts is None or (len(counts) > sizes.one_hot and options.categories is None):
+        return Hashed(name=survey.name, buckets=sizes.buckets, missing=policy not in ("refuse", None))
+    kept = sorted(value for value, count in counts.items() if count >= sizes.least)
+    other = len(kept) < len(counts)
     if options.categories is not None and len(kept) > options.categories:
         kept, other = sorted(sorted(counts, key=lambda value: (-counts[value], value))[: options.categories]), True
     fill = None if missing or policy in ("refuse", None) else survey.values.most_frequent()

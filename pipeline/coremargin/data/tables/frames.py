@@ -65,7 +65,7 @@ class FrameTable(TypedTable):
     def refuse_numbers(self, options: SourceOptions) -> None:
         """Raise UsageError for a number that is one column's name and another one's position."""
         named = {name: at for at, name in enumerate(self._frame.columns) if isinstance(name, int)}
-        for number in (options.label, options.weights, options.key, *options.drop):
+        for number in (options.label, options.weights, options.key, options.group, *options.drop):
             if isinstance(number, int) and named.get(number, number) != number:
                 raise UsageError(
                     f"{self.name}: {number} is the name of column {named[number]} and the number of another one, "

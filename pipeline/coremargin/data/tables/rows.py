@@ -75,6 +75,12 @@ def check_types(table: Table, choice: ColumnChoice) -> None:
             f"{table.name}, {table.named(choice.key)}: found type {kind}, expected whole numbers or texts as the rows' "
             "keys; convert it"
         )
+    if choice.group is not None and not any(test(table.types[choice.group]) for test in (is_numeric, is_text)):
+        kind = table.types[choice.group]
+        raise UsageError(
+            f"{table.name}, {table.named(choice.group)}: found type {kind}, expected whole numbers or texts as the "
+            "groups of rows; convert it"
+        )
     if choice.weights is not None and not is_numeric(table.types[choice.weights]):
         kind = table.types[choice.weights]
         raise UsageError(f"{table.name}, {table.named(choice.weights)}: found type {kind}, expected one weight per row")
@@ -157,7 +163,9 @@ class TableRows(RowSource):
             known = self._make_record(plain_columns(names)) if numbers else self._fit(options, on_rows)
         self._known = known
         key = None if self._choice.key is None else table.column_name(self._choice.key)
-        self.columns = structs.replace(self._known, key=key)
+        group = None if self._choice.group is None else table.column_name(self._choice.group)
+        self.columns = structs.replace(self._known, key=key, group=group)
+        self.group_from = None if self._choice.group is None else table.named(self._choice.group)
         if options.columns is None and self._needs_no_record():
             self.columns = None
         self.features = self._known.width
@@ -196,6 +204,7 @@ class TableRows(RowSource):
                 done_bytes=batch.done_bytes,
                 weights=self._weights_of(batch),
                 keys=self._keys_of(batch),
+                groups=self._groups_of(batch),
             )
         expected = self.rows if self._surveyed_rows is None else self._surveyed_rows
         if expected is not None and rows != expected:
@@ -257,6 +266,12 @@ class TableRows(RowSource):
         named = self._table.named(column)
         return hashed(column_texts(batch.columns[column], lambda row: f"{batch.place(row)}, {named}"))
 
+    def _groups_of(self, batch: TableBatch) -> np.ndarray | None:
+        if self._choice.group is None:
+            return None
+        found: np.ndarray = decode_dictionary(batch.columns[self._choice.group]).to_numpy(zero_copy_only=False)
+        return found
+
     def _fit(self, options: SourceOptions, on_rows: OnRows | None) -> ColumnsRecord:
         """The columns, by the options and by what they hold in all rows."""
         column_options, columns = options.column_options.resolved(self._find_feature), None
@@ -287,6 +302,7 @@ class TableRows(RowSource):
             and self._known.plain
             and not self._known.text
             and (self._choice.weights is None and self._choice.key is None and self._table.types is None)
+            and self._choice.group is None
         )
 
     def _fit_to_rows(self, options: ColumnOptions, on_rows: OnRows | None) -> list[Column]:
@@ -327,6 +343,7 @@ class TableRows(RowSource):
                 form=self._form,
                 declared=late.get(position) or _declared_kind(self._table.column_name(position), options),
                 numbers=NumberStatistics(wanted, sample, seed),
+                most=options.vocabulary.counted,
             )
             for seed, position in enumerate(features)
         }

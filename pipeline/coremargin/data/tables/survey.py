@@ -18,6 +18,7 @@ from coremargin.data.tables.arrow_arrays import (
     list_lengths,
     null_mask,
 )
+from coremargin.data.tables.column_options import Vocabulary
 from coremargin.data.tables.encoders import DocumentFrequencies
 from coremargin.data.tables.number_text import PLAIN, find_unit
 from coremargin.data.tables.values import (
@@ -103,9 +104,10 @@ class NumberStatistics:
 
 
 class ValueCounts:
-    """Of categories: how often each occurs, as long as they are few."""
+    """Of categories: how often each occurs, as long as there are at most ``most``."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        self._most = most
         self.count = 0  #: values that are there
         self.counts: Counter[str] | None = Counter()  #: None: too many, or far too long
         self.examples: tuple[str, ...] = ()  #: the first few
@@ -122,7 +124,7 @@ class ValueCounts:
         if len(self.sample) < _SAMPLE_WORDS:
             self.sample = tuple(islice(self.counts, _SAMPLE_WORDS))
             self.examples = self.sample[:3]
-        if len(self.counts) > MOST_CATEGORIES or any(len(word) > LONGEST_CATEGORY for word in words):
+        if len(self.counts) > self._most or any(len(word) > LONGEST_CATEGORY for word in words):
             self.counts = None
 
     def most_frequent(self) -> str | None:
@@ -156,11 +158,12 @@ class ColumnSurvey:
         date_format: str,
         numbers: NumberStatistics,
         form: TextFormat = PLAIN,
+        most: int = Vocabulary().counted,
     ) -> None:
         """title: the column in messages; option_name: in options.
 
         numbers: takes those of a column of numbers, of booleans as 1 and 0, of dates as seconds since 1970. form: how
-        numbers are written.
+        numbers are written. most: categories that are counted.
         """
         self.form, self.unit = form, ""  #: unit: the sign with every number
         self.name, self._typed, self._declared, self._format = name, typed, declared, date_format
@@ -175,7 +178,7 @@ class ColumnSurvey:
         self.zoned: bool | None = None  #: dates have a time zone; None: there was no date
         self.digits: str | None = None  #: the first date, where all so far are texts of digits alone
         self.length: int | None = None  #: of lists
-        self.values = ValueCounts()
+        self.values = ValueCounts(most)
         self.by_label: dict[str, str] | None = {}  #: the word of each label; None: some label has two
         self.words = DocumentFrequencies(NGRAMS) if declared == "text" else None
 
