@@ -85,6 +85,14 @@ def test_held_numbers_come_back(name: str, rng: np.random.Generator) -> None:
         assert widen(narrow(given, name)).tobytes() == X.astype(np.float32).tobytes()
 
 
+def test_numbers_of_uint16_are_no_bits() -> None:
+    """A number is stored as what it is, in bfloat16 too, which holds 32,640 and not the bits 32,640, an infinity."""
+    numbers = np.array([[0, 1, 0x7F80]], np.uint16)
+    for name in ("bfloat16", "int16"):
+        assert first_unfit(numbers, name) is None
+        assert widen(narrow(numbers, name)).tolist() == [[0.0, 1.0, 32640.0]]
+
+
 def test_bfloat16_rounds_to_nearest_even(rng: np.random.Generator) -> None:
     """As ml_dtypes rounds float32."""
     ml_dtypes = pytest.importorskip("ml_dtypes")

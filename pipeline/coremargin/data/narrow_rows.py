@@ -84,11 +84,11 @@ def first_unfit(values: np.ndarray, name: str) -> int | None:
     None: there is none.
     """
     dtype = stored_dtype(name)
+    if values.dtype == dtype and name != "bfloat16":  # numbers of uint16 are no bits of it
+        return first_not_finite(values)
     exponent = _EXPONENTS.get(dtype)
     if exponent is not None:
         return _first(values, lambda part: ~np.isfinite(part) | _has_exponent(narrow(part, name), exponent))
-    if values.dtype == dtype:
-        return None
     limits = np.iinfo(dtype)
 
     def is_unfit(part: np.ndarray) -> Any:
