@@ -349,3 +349,18 @@ def test_requester_pays(at: Callable[..., Location], rows: Store, server: Bucket
     assert Store.open(at("rows.zarr", requester_pays="true")).read(0)[0].shape == rows.read(0)[0].shape
     with pytest.raises(RunError, match="AccessDenied"):
         Store.open(at("rows.zarr"))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "uint8"])
+def test_narrow_types(server: BucketServer, at: Callable[..., Location], tmp_path: Path, dtype: str) -> None:
+    """Rows in narrow types are read in a bucket by training, check and proof."""
+    place, rng = at("rows.zarr"), np.random.default_rng(46)
+    X = rng.integers(0, 200, (300, 4)).astype(np.float32)
+    path = server.root / "buck" / "rows.zarr"
+    with StoreWriter.create(path, features=4, dtype=dtype, chunk_rows=64) as writer:
+        writer.write(X, np.where(X[:, 0] > 100, 1, -1))
+    store = Store.open(place)
+    assert (store.rows_at(np.arange(300))[0] == X).all()
+    coremargin.train(store, loss="hinge", out=tmp_path / "a.model")
+    assert coremargin.verify(tmp_path / "a.model", str(place), storage_options=place.options).ok
+    assert check_store(place).whole

@@ -272,7 +272,7 @@ OPTIONS = {
     "an option of another format": ({"features": 3}, "--features does not apply to rows.csv, a delimited text"),
     "a long delimiter": ({"delimiter": "::"}, "--delimiter '::': expected one character, or tab or space"),
     "an unknown format": ({"format": "xls"}, "unknown format 'xls': expected one of npy, npz, csv, parquet, svmlight"),
-    "an unknown dtype": ({"dtype": "float16"}, "dtype 'float16': expected one of float32, float64"),
+    "an unknown dtype": ({"dtype": "float8"}, "dtype 'float8': expected one of float16, bfloat16, int8"),
     "labels twice": ({"label": "a", "labels": [0, 1]}, "--labels cannot be combined with --label or --unlabelled"),
     "labels and none": ({"unlabelled": True, "only": ["0"]}, "--unlabelled cannot be combined with --label or --only"),
     "append and overwrite": ({"append": True, "overwrite": True}, "--append cannot be combined with --overwrite"),

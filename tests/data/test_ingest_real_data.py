@@ -67,6 +67,7 @@ def test_mnist_arrives_from_arrays(real_data: Path, tmp_path: Path) -> None:
     labels = np.frombuffer(gzip.decompress((real_data / "mnist/train-labels-idx1-ubyte.gz").read_bytes()), "u1", -1, 8)
     report = ingest(images.reshape(-1, 784), tmp_path / "mnist.zarr", labels=labels, only=[0, 1])
     assert report.classes == {0: 5_923, 1: 6_742}
+    assert report.dtype == "uint8"
     row = Store.open(tmp_path / "mnist.zarr").rows_at(np.array([0]))[0]
     assert np.array_equal(row[0], images.reshape(-1, 784)[np.flatnonzero(labels <= 1)[0]])
 

@@ -39,17 +39,17 @@ def test_rounded_whole(rng: np.random.Generator, kind: str) -> None:
     if kind == "int64":
         values.append(-(1 << 63))
     array = np.array(values, dtype=kind)
-    assert rounded_whole(array, np.dtype(np.float32)).tolist() == _by_hand(values, "float32")
-    assert rounded_whole(array.reshape(-1, 1), np.dtype(np.float64)).tolist() == _by_hand(values, "float64")
+    assert rounded_whole(array, "float32").tolist() == _by_hand(values, "float32")
+    assert rounded_whole(array.reshape(-1, 1), "float64").tolist() == _by_hand(values, "float64")
 
 
 def test_measurements_are_not_counted() -> None:
     """Fractions, floats beyond 2^53 and values of the store's own precision are rounded like any measurement."""
     large = np.array([EDGE + 1.5, 1e300, 2.0**60 + 2.0**30, 1e-3])
-    assert rounded_whole(large, np.dtype(np.float32)).tolist() == []
-    assert rounded_whole(np.array([EDGE + 1.0]), np.dtype(np.float64)).tolist() == []
-    assert rounded_whole(np.array([3e38], np.float32), np.dtype(np.float32)).tolist() == []
-    assert rounded_whole(np.zeros((0, 2)), np.dtype(np.float32)).tolist() == []
+    assert rounded_whole(large, "float32").tolist() == []
+    assert rounded_whole(np.array([EDGE + 1.0]), "float64").tolist() == []
+    assert rounded_whole(np.array([3e38], np.float32), "float32").tolist() == []
+    assert rounded_whole(np.zeros((0, 2)), "float32").tolist() == []
 
 
 def test_ingest_says_what_it_rounds(tmp_path: Path, run_cli: Callable[..., Result]) -> None:

@@ -34,7 +34,10 @@ Arrays = dict[str, np.ndarray]
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """What a store was made from: X (n, d) float64, exactly what it holds in ``dtype``; None: a row without label."""
+    """What a store was made from: X (n, d) float64, exactly what it holds; None: a row without label.
+
+    dtype: the precision in which rows are read, which is wider than that of narrow types.
+    """
 
     path: Path
     X: np.ndarray
@@ -93,14 +96,26 @@ def write_store(path: Path, X: np.ndarray, labels: list[Any], **options: Any) ->
     """A store of these rows; options: weights, dtype, sparse, chunk_rows, compression."""
     weights, dtype = options.get("weights"), options.get("dtype", "float32")
     sparse = bool(options.get("sparse"))
-    held = np.ascontiguousarray(X, dtype=dtype)
+    held, read = _held(X, dtype)
     with StoreWriter.create(
         path, features=X.shape[1], dtype=dtype, sparse=sparse, weighted=weights is not None,
         chunk_rows=options.get("chunk_rows", 64), chunk_bytes=4096, overwrite=True,
         compression=options.get("compression", "none"),
     ) as writer:  # fmt: skip
         writer.write(sp.csr_array(held) if sparse else held, list(labels), weights)
-    return Rows(path, held.astype(np.float64), list(labels), weights, dtype, sparse, Store.open(path).digest)
+    return Rows(path, held.astype(np.float64), list(labels), weights, read, sparse, Store.open(path).digest)
+
+
+def _held(X: np.ndarray, dtype: str) -> tuple[np.ndarray, str]:
+    """Rows as a store of this type holds them, those of bfloat16 in float32, and the precision in which they are read.
+
+    Integers hold ten times the rows, rounded.
+    """
+    if dtype == "bfloat16":
+        return (np.ascontiguousarray(X, np.float32).view(np.uint32) & 0xFFFF0000).view(np.float32), "float32"
+    if dtype in ("int8", "uint8", "int16"):
+        return np.rint(10 * X).astype(dtype), "float32"
+    return np.ascontiguousarray(X, dtype=dtype), "float32" if dtype == "float16" else dtype
 
 
 def _two(seed: int, n: int, d: int, *, margin: float = 0.4, noise: float = 0.0) -> tuple[np.ndarray, list[Any]]:
@@ -153,6 +168,10 @@ def _store(folder: Path, kind: str) -> Rows:
         return write_store(path, *_two(11, 40, 3), chunk_rows=16, compression="zstd")
     if kind == "changed":
         return _changed(path, *_two(12, 60, 3))
+    if kind in ("half", "bits"):
+        return write_store(path, *_two(16, 40, 3), dtype="float16" if kind == "half" else "bfloat16", chunk_rows=16)
+    if kind == "bytes":
+        return write_store(path, *_two(17, 60, 3, noise=1.0), dtype="int8", compression="zstd")
     if kind == "mixed":
         return write_store(path, *_two(3, 40, 3, noise=1.5))
     if kind == "noisy":
@@ -264,6 +283,10 @@ ASKED: dict[str, tuple[str, dict[str, Any]]] = {
     "kernel-ball-soft": ("noisy", {"one_class": "ball", "kernel": "rbf", "gamma": 0.5, "nu": 0.2, "epsilon": 1e-6}),
     "kernel-ball-sparse": ("heavy", {"one_class": "ball", "kernel": "rbf", "nu": 0.3}),
     "soft-ball-stages": ("stages", {"one_class": "ball", "nu": 0.1, "epsilon": 0.02}),
+    "half": ("half", {}),
+    "half-hinge": ("half", {"loss": "hinge", "scaling": "standard"}),
+    "bits": ("bits", {"one_class": "ball"}),
+    "bytes": ("bytes", {"loss": "squared_hinge", "C": 0.5}),
     "packed": ("zstd", {}),
     "changed": ("changed", {}),
     "packed-sparse": ("lz4", {"loss": "hinge", "C": 0.5}),
@@ -309,6 +332,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "tried": ("tried", "tried-origin"),
     "scaled": ("standard", "minmax", "maxabs", "rownorm"),
     "metric": ("metric", "metric-hinge"),
+    "narrow": ("half", "half-hinge", "bits", "bytes"),
     "sparse": ("sparse-hard", "sparse-hinge", "sparse-standard", "sparse-classes"),
     "outliers": ("outliers", "outliers-one", "outliers-none"),
     "several": ("classes", "classes-origin", "classes-overlap", "classes-hinge"),
@@ -323,10 +347,11 @@ KINDS: dict[str, tuple[str, ...]] = {
     "kernel-ball": ("kernel-ball", "kernel-ball-poly", "kernel-ball-soft", "kernel-ball-sparse"),
 }
 
-#: The same with mutated stores: of dense rows, some compressed, some with weights; of sparse rows with weights; with
-#: labels that were changed.
+#: The same with mutated stores: of dense rows, some compressed, some with weights; of narrow types; of sparse rows with
+#: weights; with labels that were changed.
 STORES: dict[str, tuple[str, ...]] = {
     "store": ("hard", "hard-origin", "packed", "hinge"),
+    "store-narrow": ("half", "half-hinge", "bytes"),
     "store-sparse": ("sparse-hinge", "packed-sparse"),
     "store-with-changes": ("changed",),
 }

@@ -266,4 +266,9 @@ def test_honest_specimens_are_what_they_are_called(specimens: Specimens) -> None
     assert {one.dtype for one in rows} == {"float32", "float64"}
     assert {name for kinds in (KINDS, STORES) for names in kinds.values() for name in names} == set(ASKED)
     attacked = {name: {Store.open(specimens[one].store).compression for one in STORES[name]} for name in STORES}
-    assert attacked == {"store": {"none", "zstd"}, "store-sparse": {"none", "lz4"}, "store-with-changes": {"none"}}
+    assert attacked == {
+        "store": {"none", "zstd"},
+        "store-narrow": {"none", "zstd"},
+        "store-sparse": {"none", "lz4"},
+        "store-with-changes": {"none"},
+    }

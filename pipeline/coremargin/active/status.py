@@ -19,7 +19,7 @@ from coremargin.active.create import job_of, parameters_of, read_settings
 from coremargin.active.log import Log, campaign_lock
 from coremargin.active.queried_rows import FILE, read_asked, still_open
 from coremargin.data.store import Store
-from coremargin.data.view import columns_of, root
+from coremargin.data.view import columns_of, scan_bytes
 from coremargin.errors import DataError, UsageError
 from coremargin.formats.answers import Growth
 from coremargin.formats.campaign import ANSWERS, MODEL, STATE
@@ -66,7 +66,7 @@ def status_of(campaign: CampaignState, awaited: int) -> dict[str, Any]:
         "draws_wrong": campaign.position.wrong,
         "scans": campaign.meters.scans,
         "bytes_read": campaign.meters.bytes_read,
-        "store_bytes": root(problem.source).nbytes,
+        "store_bytes": scan_bytes(problem.source),
         "lower": found.lower,
         "upper": found.upper,
         "ratio": ratio(found.lower, found.upper) if both else None,  # type: ignore[arg-type]
@@ -274,7 +274,7 @@ def status_without_state(path: str | os.PathLike[str]) -> dict[str, Any] | None:
         "trial": job.trial,
         "by_class": job.by_class,
         "parameters": parameters_of(job),
-        "store_bytes": Store.open(settings.location, digest=digest).nbytes,
+        "store_bytes": Store.open(settings.location, digest=digest).scan_bytes,
         "bytes_read": None,
         "draws_wrong": None,
         "attempt": None,

@@ -28,6 +28,7 @@ from coremargin.cli.tables import (
     suggest_columns,
     take_column_options,
 )
+from coremargin.formats.choices import ROW_TYPES
 from coremargin.interruption import terminable
 from coremargin.report.text import class_table
 from coremargin.spec import format_seconds, format_size
@@ -85,7 +86,10 @@ SECTION = "Data"
 @click.option("--features", type=WHOLE, help="SVMlight: number of features.  [default: the largest index]")
 @click.option("--zero-based/--one-based", default=None, help="SVMlight: first index.  [default: 0 if found]")
 @click.option(
-    "--dtype", type=click.Choice(["float32", "float64"]), metavar="TYPE", help="float32 or float64. [default: float32]"
+    "--dtype",
+    type=click.Choice(ROW_TYPES),
+    metavar="TYPE",
+    help="float16, bfloat16, int8, uint8, int16, float32 or float64. [default: as rows come if narrow, else float32]",
 )
 @click.option(
     "--compression",
@@ -208,7 +212,7 @@ def report_lines(report: IngestReport, *, dry_run: bool = False, append: bool = 
     if report.unsorted:
         lines.append(f"rows with unsorted indices, sorted: {about}{report.unsorted:,}")
     if report.rounded:
-        keep = "; --dtype float64 keeps them" if report.dtype == "float32" else ""
+        keep = "" if report.dtype == "float64" else "; --dtype float64 keeps them"
         lines.append(f"whole numbers rounded to {report.dtype}: {about}{report.rounded:,}{keep}")
         lines.append(f"  the first: {report.rounded_at}")
     if report.left_out:

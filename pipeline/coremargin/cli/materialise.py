@@ -67,7 +67,7 @@ def materialise(
     if as_json:
         print_json({"store": made.name, "rows": made.rows, "features": made.features, "digest": made.digest})
     else:
-        print_lines(f"wrote {made.rows:,} rows of {made.features:,} features, {format_size(made.nbytes)}, to {out}")
+        print_lines(f"wrote {made.rows:,} rows of {made.features:,} features, {format_size(made.scan_bytes)}, to {out}")
 
 
 COMMANDS = (materialise,)

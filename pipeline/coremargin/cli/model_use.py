@@ -267,7 +267,7 @@ def _show_rows_progress(
         else:
             from coremargin.data.store import Store
 
-            size = Store.open(store).nbytes
+            size = Store.open(store).scan_bytes
 
     def show(done: int, rows: int) -> None:
         advance(what, size * done // rows, size, f"{done:,} rows")

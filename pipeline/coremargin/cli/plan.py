@@ -9,6 +9,7 @@ import numpy as np
 
 from coremargin import spec as specs
 from coremargin.data.store import Store
+from coremargin.data.view import scan_bytes
 from coremargin.engine.clusters.connect import render
 from coremargin.engine.clusters.specs import Threads, load_cluster, resolve
 from coremargin.engine.plan import plan_blocks
@@ -44,27 +45,27 @@ def plan_job(job: TrainJob, cluster: str | None, retraining: Retraining | None =
     started = time.perf_counter()
     rows, _ = problem.source.read(sample[0] if sample else 0)
     rows.sum(dtype="float64")  # memory maps are read on access
-    rate = rows.shape[0] * (source.nbytes / source.rows) / (time.perf_counter() - started)
-    sample_bytes = len(sample) * source.nbytes // source.chunks
-    stages = [size * source.nbytes // source.chunks for size in problem.stage_chunks]
+    rate = rows.shape[0] * (scan_bytes(source) / source.rows) / (time.perf_counter() - started)
+    sample_bytes = len(sample) * scan_bytes(source) // source.chunks
+    stages = [size * scan_bytes(source) // source.chunks for size in problem.stage_chunks]
     in_memory = isinstance(spec, Threads) and keeps_rows(problem, source, job, requested=requested)
     kind = kind_of(job)
     after = kind.scans_after(job)
     reads = kind.reads_needed(job, problem, in_memory=in_memory)
     before = int(ellipsoid is not None and kept is None and not in_memory)  # the read that finds the ellipsoid
-    expected = (reads + before) * source.nbytes + (0 if in_memory or stages else sample_bytes)
+    expected = (reads + before) * scan_bytes(source) + (0 if in_memory or stages else sample_bytes)
     return {
         "store": source.name,
         "rows": source.rows,
         "features": source.features,
-        "store_bytes": source.nbytes,
+        "store_bytes": scan_bytes(source),
         "chunks": source.chunks,
         "blocks": len(blocks),
         "chunks_per_block": max(len(block.chunks) for block in blocks),
         "models": kind.members(problem),
         "sample_bytes": sample_bytes,
         "stages_bytes": stages,
-        "bytes_per_scan": source.nbytes,
+        "bytes_per_scan": scan_bytes(source),
         "reading": kind.describe_reading(job),
         "reads_before": before,
         "reads_expected": reads,
@@ -91,7 +92,10 @@ def _plan_retraining(retraining: Retraining, problem: AnyProblem, source: Store)
     state, entries = retraining.start(problem)
     chunks = np.flatnonzero(~problem.skip(state)) if state.status == "running" else np.zeros(0, np.intp)
     rows = sum(stop - start for start, stop in map(source.span, chunks.tolist()))
-    return {"retrained": entries["retrained"], "bytes_first": state.sample_bytes + rows * source.nbytes // source.rows}
+    return {
+        "retrained": entries["retrained"],
+        "bytes_first": state.sample_bytes + rows * scan_bytes(source) // source.rows,
+    }
 
 
 def _plan_memory(want: MemoryNeed | None) -> dict[str, Any]:

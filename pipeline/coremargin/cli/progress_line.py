@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from coremargin.cli.common import PLAIN_SECONDS, compiler_announced
 from coremargin.cli.printing import print_lines, rich_text
+from coremargin.data.view import scan_bytes
 from coremargin.formats.run_record import step_name
 from coremargin.learn.train import Progress
 from coremargin.maths.margin import ratio
@@ -32,7 +33,7 @@ def show_progress(source: Source, executor: Executor, kind: AnyKind, *, quiet: b
     if quiet:
         yield Progress()
         return
-    size = format_size(source.nbytes)
+    size = format_size(scan_bytes(source))
     print_lines(f"{source.name}: {source.rows:,} rows x {source.features:,} features, {size}", err=True)
     print_lines(f"running {executor.description}", f"working set: {WORKING_SET}", err=True)
     with compiler_announced(quiet=quiet):

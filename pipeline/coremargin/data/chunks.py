@@ -24,6 +24,7 @@ from coremargin.data.sparse import INDEX_DTYPE
 from coremargin.data.sparse_statistics import write_vectors
 from coremargin.data.statistics import ChunkScalars, ChunkStatistics, Entries, concatenate, measure
 from coremargin.data.storage import write_json
+from coremargin.formats.row_types import stored_dtype
 from coremargin.formats.store_record import GROUP_FILES, group_of
 from coremargin.maths.rows import Rows, is_sparse
 
@@ -99,7 +100,9 @@ class ChunkSink:
         self._lock = threading.Lock()
         self._layouts = layouts(place.storage, facts, encoding)
         self._begun: np.ndarray | None = None  # weights of the last chunk, which grows, of rows that came without
-        self._values = ValueFiles(facts.file_entries, (np.empty(0, facts.dtype), np.empty(0, INDEX_DTYPE)))
+        self._values = ValueFiles(
+            facts.file_entries, (np.empty(0, stored_dtype(facts.dtype)), np.empty(0, INDEX_DTYPE))
+        )
         self._groups: dict[int, GroupColumns] = {}  # of the same chunks, if rows are in groups
         self._starts = ValueFiles(GROUP_FILES["groups"], (np.empty(0, np.int64),))
         self._ids = ValueFiles(GROUP_FILES["group_ids"], (np.empty(0, np.uint8),))
@@ -147,8 +150,10 @@ class ChunkSink:
     def put(
         self, index: int, X: Rows, codes: np.ndarray, weights: np.ndarray | None, classes: int, start: int = 0
     ) -> None:
-        """Measure a chunk and write what has its place by rows: finite rows X (n, d) of the store's dtype, codes (n,)
-        int32 below ``classes``, weights (n,) or None. start: how many values sparse rows before it store.
+        """Measure a chunk and write what has its place by rows.
+
+        X (n, d): finite rows as they are stored; codes (n,) int32 below ``classes``; weights (n,) or None; start: how
+        many values sparse rows before it store.
         """
         if weights is None and index == self.first and self._begun is not None:
             weights = np.append(self._begun, np.ones(len(codes) - len(self._begun)))

@@ -14,6 +14,7 @@ from coremargin.data.commits import CommitInfo
 from coremargin.data.format import UNLABELLED, read_facts
 from coremargin.data.group_parts import row_groups
 from coremargin.data.key_runs import Entries
+from coremargin.data.narrow_rows import widen
 from coremargin.data.opened import forget
 from coremargin.data.place import Place
 from coremargin.data.row_selection import index_of
@@ -165,7 +166,7 @@ def _written(store: Store, place: Place, out: Address | None, on_rows: Callable[
     writer = StoreWriter.create(
         place.target if out is None else out,
         features=store.features,
-        dtype=store.dtype.name,
+        dtype=store.stored_dtype,
         compression=store.compression,
         sparse=store.sparse,
         weighted=weighted,
@@ -279,7 +280,7 @@ def _parts(
     labels[UNLABELLED] = None
     for chunk in range(start // store.chunk_rows, -(-stop // store.chunk_rows)):
         first, last = store.span(chunk)
-        rows, codes = store.read(chunk)
+        rows, codes = store.read_stored(chunk)
         weights = store.weights(chunk)
         if chunk in hashes:
             found = hash_chunk(rows, codes, weights)
@@ -292,4 +293,4 @@ def _parts(
             given = labels[codes[part]]
             kept = None if not weighted or weights is None else weights[part]
             groups = None if store.groups is None else row_groups(store, chunk)[part]
-            yield min(stop, last), (take(rows, part), given, kept, None, groups)
+            yield min(stop, last), (widen(take(rows, part)), given, kept, None, groups)

@@ -14,6 +14,7 @@ from coremargin.data.groups import IDS, STARTS
 from coremargin.data.sizes import LABEL_DTYPE, WEIGHT_DTYPE
 from coremargin.data.sparse import INDEX_DTYPE, INDPTR_DTYPE
 from coremargin.data.statistics import chunk_digest, chunk_marks
+from coremargin.formats.row_types import stored_dtype
 from coremargin.formats.store_record import FORMAT
 from coremargin.maths.rows import is_sparse
 
@@ -82,7 +83,7 @@ def store_digest(
     rows = [int(n) for n in chunks.rows]
     digests = [int(digest) for digest in chunks.digest]
     values = [int(n) for n in chunks.nonzeros]
-    itemsize = np.dtype(dtype).itemsize
+    itemsize = stored_dtype(dtype).itemsize
 
     def mark(column: int, counts: list[int], size: int) -> int:
         crcs = [int(crc) for crc in chunks.marks[:, column]]

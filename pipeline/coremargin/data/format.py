@@ -5,7 +5,8 @@
     name.zarr/
       zarr.json             group; attributes: see ``Facts.attributes``
       columns.json          what the columns are, where they have names: see formats/columns.py; never changes
-      X/                    (n, d) float32 or float64, chunks of whole rows (c.0.0, c.1.0, ...), fill value NaN
+      X/                    (n, d) float16, bfloat16, int8, uint8, int16, float32 or float64, chunks of whole rows
+                            (c.0.0, c.1.0, ...), fill value NaN, of integers -1 or 0
       X/data, indices, indptr   instead, when rows are sparse: a group in anndata's encoding "csr_matrix" 0.1.0
       y/                    (n,) int32 class codes, same rows per chunk (c.0, c.1, ...), -1 unlabelled
       weights/              (n,) float64 sample weights, when there are any, same rows per chunk
@@ -79,7 +80,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from coremargin.data.storage import Storage, Tag
-    from coremargin.formats.model_record import Dtype
+    from coremargin.formats.choices import RowType
     from coremargin.formats.storage import ReadableStorage
     from coremargin.formats.store_log import LogEntry
 
@@ -88,7 +89,6 @@ ROOT, BLOCKS, CHANGES, KEYS, GROUP_KEYS = "zarr.json", "blocks", "changes", "key
 VECTORS = f"{BLOCKS}/vectors"
 KEY_PARTS = ("high", "low", "row", "first")  #: arrays of a run of keys
 UNLABELLED = -1
-DTYPES = ("float32", "float64")
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ class Facts:
             format=FORMAT,
             version=VERSION,
             features=self.features,
-            dtype=cast("Dtype", self.dtype),
+            dtype=cast("RowType", self.dtype),
             classes=list(self.classes),
             rows=self.rows,
             chunk_rows=self.chunk_rows,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from coremargin.data.format import DTYPES, read_facts
+from coremargin.data.format import read_facts
 from coremargin.data.groups import GroupRuns, group_runs
 from coremargin.data.ingest_pass import IngestPass, IngestReport, SeparateInputs, lengths_differ, make_report
 from coremargin.data.key_values import Keys
@@ -45,7 +45,9 @@ from coremargin.data.tables.conll import made_from_conll
 from coremargin.data.tables.objects import with_label_name
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import BadRow, DataError, LabelError, UsageError
+from coremargin.formats.choices import ROW_TYPES
 from coremargin.formats.location import is_remote, location
+from coremargin.formats.row_types import WIDE_TYPES
 from coremargin.maths.rows import is_sparse
 
 if TYPE_CHECKING:
@@ -146,8 +148,10 @@ def ingest(  # noqa: PLR0913 - one option for each decision about a file, all bu
         Add to a store that exists.
     overwrite : bool, default False
         Replace a store that exists.
-    dtype : {"float32", "float64"}, optional
-        Of a new store, float32 by default; an append follows the store, here and in the next two.
+    dtype : {"float16", "bfloat16", "int8", "uint8", "int16", "float32", "float64"}, optional
+        How a new store keeps values: by default as they come if all are of one of the first five types, else float32.
+        Floats are rounded to the nearest; integer types refuse what they would round. Rows of narrow types are read as
+        float32, exactly. Sparse rows are float32 or float64. An append follows the store, here and in the next two.
     compression : {"none", "lz4", "zstd", "auto"}, optional
         Of a new store's chunks, none by default.
     chunk_bytes : int, optional
@@ -242,7 +246,7 @@ def ingest(  # noqa: PLR0913 - one option for each decision about a file, all bu
     if format is None and names_files(source) and _expects_conll(columns if base is None else base.columns, source):
         format = "conll"  # noqa: A001 - the word for it
     source = resolve_source(source, folder, format)
-    dtype = _store_dtype(base, dtype, compression, chunk_bytes)
+    _check_dtype(base, dtype, compression, chunk_bytes)
     labels = label_files(source, unlabelled=unlabelled) if labels is None and unlabelled is not True else labels
     column, weight_stream = _weights_of(source, weights)
     group = _group_of(base, source, group)
@@ -272,13 +276,15 @@ def ingest(  # noqa: PLR0913 - one option for each decision about a file, all bu
         separate = SeparateInputs(stream, weight_stream, group_stream)
         _check_fit(rows, separate, base, unlabelled=unlabelled is not False)
         _check_groups(rows, group_stream, base, only=only is not None)
+        sparse = _store_sparse(rows, base, sparse)
+        dtype = _store_dtype(rows, base, dtype, sparse=sparse)
         ingest_pass = IngestPass(
             rows,
             separate,
             coder,
-            np.dtype(dtype),
+            dtype,
             None if only is None else _as_tuple(only),
-            sparse=_store_sparse(rows, base, sparse),
+            sparse=sparse,
             fixed_labels=base is not None and bool(base.classes) and not new_labels,
         )
         if dry_run:
@@ -432,17 +438,31 @@ def _check_options(
         raise UsageError(f"{path}: exists already: say --append to add rows, or --overwrite to replace it")
 
 
-def _store_dtype(base: Store | None, dtype: str | None, compression: str | None, chunk_bytes: int | None) -> str:
-    """The dtype of the store to write; an append takes it from the store and refuses another one."""
-    if dtype is not None and dtype not in DTYPES:
-        raise UsageError(f"dtype {dtype!r}: expected one of {', '.join(DTYPES)}")
+def _check_dtype(base: Store | None, dtype: str | None, compression: str | None, chunk_bytes: int | None) -> None:
+    """Refuse what no store has, and what differs from the store that rows are appended to."""
+    if dtype is not None and dtype not in ROW_TYPES:
+        raise UsageError(f"dtype {dtype!r}: expected one of {', '.join(ROW_TYPES)}")
     if base is None:
-        return dtype or "float32"
-    if dtype is not None and np.dtype(dtype) != base.dtype:
-        raise UsageError(f"{base.name}: holds {base.dtype}, found --dtype {dtype}: leave the option out when appending")
+        return
+    if dtype is not None and dtype != base.stored_dtype:
+        kept = base.stored_dtype
+        raise UsageError(f"{base.name}: holds {kept}, found --dtype {dtype}: leave the option out when appending")
     if compression is not None or chunk_bytes is not None:
         raise UsageError(f"{base.name}: compression and chunk size are fixed: leave these options out when appending")
-    return str(base.dtype)
+
+
+def _store_dtype(rows: RowSource, base: Store | None, dtype: str | None, *, sparse: bool) -> str:
+    """The type in which the store keeps rows: that of the store for an append, or the wanted one, or theirs."""
+    if base is not None:
+        return base.stored_dtype
+    if not sparse:
+        return dtype or rows.row_type
+    if dtype is not None and dtype not in WIDE_TYPES:
+        raise UsageError(
+            f"{rows.name}: sparse rows are kept as {' or '.join(WIDE_TYPES)}, found --dtype {dtype}: leave it out, or "
+            "keep the rows dense with --dense"
+        )
+    return dtype or "float32"
 
 
 def _store_sparse(rows: RowSource, base: Store | None, wanted: bool | None) -> bool:

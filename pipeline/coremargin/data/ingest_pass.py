@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from coremargin.data.labels import LabelCoder, label_from_text
+from coremargin.data.narrow_rows import narrow, widen
 from coremargin.data.rows import rounded_whole
 from coremargin.data.sizes import scanned_bytes
-from coremargin.data.sources.base import AscendingNumbers, Batch, RowSource, refuse_not_finite, row_and_feature
+from coremargin.data.sources.base import AscendingNumbers, Batch, RowSource, refuse_unfit, row_and_feature
 from coremargin.data.sources.label_leaks import LeakDetector
 from coremargin.data.weights import nothing_left, refused_weight
 from coremargin.errors import BadRow, DataError, LabelError, UsageError
 from coremargin.formats.column_kinds import Numbers
+from coremargin.formats.row_types import stored_dtype
 from coremargin.maths.rows import is_sparse, take
 
 if TYPE_CHECKING:
@@ -38,7 +40,7 @@ class SeparateInputs(NamedTuple):
 class IngestPass:
     """Checked batches, and counts of what was read.
 
-    coder: holds the classes of the store when rows are appended; dtype: what values must be finite in; only:
+    coder: holds the classes of the store when rows are appended; row_type: stored type that must hold all values; only:
     labels of the rows to select, maybe as text; sparse: the store keeps rows as CSR; fixed_labels: the coder holds
     all labels that rows may have.
     """
@@ -48,7 +50,7 @@ class IngestPass:
         source: RowSource,
         separate: SeparateInputs,
         coder: LabelCoder,
-        dtype: np.dtype[Any],
+        row_type: str,
         only: Sequence[Label] | None,
         *,
         sparse: bool = False,
@@ -59,7 +61,7 @@ class IngestPass:
         self.weight_from = source.weight_from if separate.weights is None else separate.weights.name
         self.group_from = source.group_from if separate.groups is None else separate.groups.name
         self._groups = separate.groups
-        self._labels, self._weights, self._dtype = separate.labels, separate.weights, dtype
+        self._labels, self._weights, self._row_type = separate.labels, separate.weights, row_type
         self._known = len(coder.classes) if fixed_labels else None
         self._only = None if only is None else [(wanted, _parse_label(wanted)) for wanted in only]
         self.read = 0  #: rows
@@ -70,7 +72,7 @@ class IngestPass:
         self.zeros = 0  #: zeros that sparse rows stored
         self.unsorted = 0  #: sparse rows whose indices were not in order
         self._leaks = LeakDetector(source.features, source.columns)
-        self.rounded = 0  #: whole numbers that ``dtype`` does not hold
+        self.rounded = 0  #: whole numbers that the stored type does not hold
         self.rounded_at: str | None = None  #: where the first of them is, and what it became
         self._weighted = False  # some selected row has a weight above 0
         self._counts = np.zeros(0, dtype=np.int64)
@@ -104,7 +106,7 @@ class IngestPass:
             if batch.count:
                 self._check_labels(batch)
                 self._check_weights(batch)
-                refuse_not_finite(batch, self._dtype)
+                refuse_unfit(batch, self._row_type)
                 self._note_rounded(batch)
                 self._count(batch)
                 self._leaks.add(batch.rows, batch.codes)
@@ -203,12 +205,12 @@ class IngestPass:
     def _note_rounded(self, batch: Batch) -> None:
         """Count whole numbers that are about to lose digits."""
         values = np.asarray(batch.rows.data) if is_sparse(batch.rows) else batch.rows
-        found = rounded_whole(values, self._dtype)
+        found = rounded_whole(values, self._row_type)
         self.rounded += len(found)
         if len(found) and self.rounded_at is None:
             row, feature = row_and_feature(batch.rows, int(found[0]))
             value = values.reshape(-1)[found[0]]
-            became = int(value.astype(self._dtype))
+            became = int(widen(narrow(value.reshape(1), self._row_type))[0])
             self.rounded_at = f"{batch.place(row)}, {batch.column(feature)}: {int(value)} became {became}"
 
     def _count(self, batch: Batch) -> None:
@@ -308,7 +310,7 @@ def make_report(ingest_pass: IngestPass, path: str, base: Store | None, dtype: s
         )
         scale = max(1.0, (read[1] or 0) / max(1, read[0]))
     rows = round(ingest_pass.selected * scale)
-    itemsize, weighted = np.dtype(dtype).itemsize, ingest_pass.weight_from is not None
+    itemsize, weighted = stored_dtype(dtype).itemsize, ingest_pass.weight_from is not None
     nonzeros = round(ingest_pass.nonzeros * scale) if ingest_pass.sparse else rows * source.features
     if ingest_pass.sparse:
         nbytes = scanned_bytes(rows, itemsize, nonzeros=nonzeros, weighted=weighted)

@@ -14,6 +14,7 @@ from coremargin.data.sizes import LABEL_DTYPE, WEIGHT_DTYPE
 from coremargin.data.sparse import INDEX_DTYPE, INDPTR_DTYPE
 from coremargin.errors import StoreError
 from coremargin.formats.raw_array import CRC_BYTES
+from coremargin.formats.row_types import BFLOAT16_BITS, BFLOAT16_NAN, stored_dtype, zarr_type
 from coremargin.formats.store_record import GROUP_FILES
 from coremargin.formats.zarr_metadata import read_array_metadata, read_csr_group
 
@@ -96,8 +97,10 @@ class ArrayLayout:
 
     @property
     def fill(self) -> float | int:
-        """What pads the last chunk: no row has it."""
-        return float("nan") if self.dtype.kind == "f" else 0 if self.dtype.kind == "u" else -1
+        """What pads the last chunk: of floats and labels, no row has it."""
+        if self.dtype.kind == "f":
+            return float("nan")
+        return BFLOAT16_NAN if self.dtype == BFLOAT16_BITS else 0 if self.dtype.kind == "u" else -1
 
     def padded(self, values: np.ndarray) -> np.ndarray:
         """A whole chunk that begins with these values; Zarr stores the last chunk at full size."""
@@ -111,7 +114,7 @@ class ArrayLayout:
 def layouts(storage: Storage, facts: Facts, encoding: Encoding) -> dict[str, ArrayLayout]:
     """The arrays of a store that is being written, by name."""
     plain = Encoding("none") if encoding.raw else encoding
-    dtype = np.dtype(facts.dtype)
+    dtype = stored_dtype(facts.dtype)
     if facts.sparse:
         found = [
             ArrayLayout(storage, "X/data", facts.file_entries, (), dtype, encoding),
@@ -191,8 +194,10 @@ def _read(expected: ArrayLayout, rows: int) -> ArrayLayout:
     dtype, step = expected.dtype, expected.chunk_rows
     place, metadata = f"{storage.name}/{name}/zarr.json", read_array_metadata(storage, name)
     shape, grid = tuple(metadata.shape), metadata.chunks
-    if metadata.data_type != dtype.name:
-        raise StoreError(f"{place}: expected {dtype.name}, got {metadata.data_type!r}; restore the file from a copy")
+    if metadata.data_type != zarr_type(dtype):
+        raise StoreError(
+            f"{place}: expected {zarr_type(dtype)}, got {metadata.data_type!r}; restore the file from a copy"
+        )
     if shape[1:] != tail or shape[0] < rows:
         raise StoreError(
             f"{place}: expected shape {(rows, *tail)}, got {shape}; all arrays must have what the store's rows need"

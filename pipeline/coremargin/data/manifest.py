@@ -21,6 +21,7 @@ from coremargin.data.storage import write_json
 from coremargin.errors import StoreError
 from coremargin.formats.limits import LONGEST_LABEL
 from coremargin.formats.raw_array import preload_raw_arrays, read_raw_array
+from coremargin.formats.row_types import stored_dtype
 from coremargin.formats.store_record import check_stored_values, spans
 from coremargin.maths.rows import concatenate as stacked
 from coremargin.maths.rows import nothing
@@ -266,7 +267,7 @@ class Manifest:
 
     def sparse_vectors(self, start: int, stop: int, rows: np.ndarray) -> dict[str, Any]:
         """The vectors (stop - start, d) of sparse chunks as CSR arrays; rows (c,): of all chunks."""
-        facts, dtype = self._facts, np.dtype(self._facts.dtype)
+        facts, dtype = self._facts, stored_dtype(self._facts.dtype)
         found = [
             read_vectors(self._storage, chunk, int(rows[chunk]), facts.features, dtype) for chunk in range(start, stop)
         ]

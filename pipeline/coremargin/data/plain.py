@@ -13,6 +13,7 @@ import numpy as np
 from coremargin.data.checksum import crc32c
 from coremargin.data.storage import write_json
 from coremargin.formats.raw_array import CRC_BYTES
+from coremargin.formats.row_types import BFLOAT16_BITS, zarr_type
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,10 +39,10 @@ def array_metadata(
         "zarr_format": 3,
         "node_type": "array",
         "shape": [int(size) for size in shape],
-        "data_type": dtype.name,
+        "data_type": zarr_type(dtype),
         "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [int(size) for size in chunk_shape]}},
         "chunk_key_encoding": {"name": "default", "configuration": {"separator": "."}},
-        "fill_value": "NaN" if math.isnan(fill) else fill,
+        "fill_value": "NaN" if math.isnan(fill) or dtype == BFLOAT16_BITS else fill,
         "codecs": list(codecs),
         "dimension_names": list(names),
         "attributes": {},

@@ -16,6 +16,7 @@ import numpy as np
 from coremargin.data.checksum import crc32c
 from coremargin.data.digest import INDICES, LENGTHS, WEIGHTS
 from coremargin.data.layout import weights_like
+from coremargin.data.narrow_rows import first_not_finite
 from coremargin.data.reused import Reused
 from coremargin.data.sparse import csr_rows
 from coremargin.data.storage import WrongSize
@@ -131,6 +132,10 @@ class ArrayReader:
             if got != expected:
                 what = "the bytes were altered" if before in (None, tag) else "it was replaced while it was in use"
                 self._damaged(chunk, f"{what}: expected checksum {expected:08x}, got {got:08x}")
+            bad = first_not_finite(raw.view(self.layout.dtype))
+            if bad is not None:  # which would become a number when it is read
+                row, column = divmod(bad, self.layout.tail[0])
+                self._damaged(chunk, f"row {chunk * self.layout.chunk_rows + row}, column {column} is not finite")
             self._trusted[chunk] = tag
         values = raw.view(self.layout.dtype).reshape(rows, *self.layout.tail)
         values.flags.writeable = False

@@ -6,8 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from coremargin.data.narrow_rows import describe_unfit, first_unfit, narrow, widen
 from coremargin.errors import BadRow
 
+#: Binary digits of the floating-point types; numbers that an integer type would round are refused.
+_DIGITS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
 _LARGEST_EXACT = 1 << 24  # whole numbers up to here are exact in float32
 _LARGEST_WHOLE = 2.0**53  # floats above are whole whatever they mean
 
@@ -18,9 +21,7 @@ def as_rows(X: Any, *, dtype: np.dtype[Any], place: str, features: int | None = 
     place: for messages, such as a file; first: number of the first row within that place.
     Raises BadRow: not real numbers, ragged, another number of features, NaN or infinite, too large for ``dtype``.
     """
-    values = as_numbers(X, place)
-    if features is not None and values.shape[1] != features:
-        raise BadRow(f"{place}: expected rows of {features} features, got {values.shape[1]} (from row {first})")
+    values = _numbers_of_width(X, place, features, first)
     if values.size == 0:
         return values.astype(dtype)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -29,6 +30,27 @@ def as_rows(X: Any, *, dtype: np.dtype[Any], place: str, features: int | None = 
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
         _refuse(values, rows, place, first)
     return rows
+
+
+def as_narrow_rows(X: Any, *, name: str, place: str, features: int, first: int = 0) -> np.ndarray:
+    """Rows (n, d) in a narrow stored type, the others as for ``as_rows``.
+
+    Raises BadRow also for a number that an integer type would round.
+    """
+    values = _numbers_of_width(X, place, features, first)
+    at = first_unfit(values, name)
+    if at is not None:
+        row, column = divmod(at, values.shape[1])
+        where = f"{place}: row {first + row}, column {column} (counted from 0)"
+        raise BadRow(f"{where}: found {describe_unfit(values[row, column], name)}")
+    return narrow(values, name)
+
+
+def _numbers_of_width(X: Any, place: str, features: int | None, first: int) -> np.ndarray:
+    values = as_numbers(X, place)
+    if features is not None and values.shape[1] != features:
+        raise BadRow(f"{place}: expected rows of {features} features, got {values.shape[1]} (from row {first})")
+    return values
 
 
 def as_numbers(X: Any, place: str) -> np.ndarray:
@@ -57,16 +79,15 @@ def in_memory_dtype(X: Any, place: str) -> np.dtype[Any]:
     return np.dtype(np.float32 if exact else np.float64)
 
 
-def rounded_whole(values: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
-    """Positions (k,) in the flattened ``values``, finite numbers, of whole numbers that ``dtype`` does not hold.
+def rounded_whole(values: np.ndarray, name: str) -> np.ndarray:
+    """Positions (k,) in the flattened ``values``, finite numbers, of whole numbers that a stored type does not hold.
 
     Such numbers count or name something, and are meant to the last digit. Floats above 2^53 are all whole: they are
     measurements, and rounded like any other.
     """
-    digits = np.finfo(dtype).nmant + 1
+    digits, floats = _DIGITS.get(name, 0), values.dtype.kind == "f"
     limit, flat = 1 << digits, values.reshape(-1)
-    floats = values.dtype.kind == "f"
-    if not flat.size or (floats and values.itemsize <= dtype.itemsize):
+    if not flat.size or not digits or (floats and np.finfo(values.dtype).nmant < digits):
         return np.zeros(0, np.intp)
     if flat.max() <= limit and flat.min() >= -limit:
         return np.zeros(0, np.intp)
@@ -74,7 +95,7 @@ def rounded_whole(values: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
     found = flat[large]
     if floats:
         whole = (found == np.floor(found)) & (np.abs(found) <= _LARGEST_WHOLE)
-        return np.asarray(large[whole][found[whole].astype(dtype) != found[whole]])
+        return np.asarray(large[whole][widen(narrow(found[whole], name)) != found[whole]])
     sizes = found.astype(np.uint64)
     sizes[found < 0] = ~sizes[found < 0] + np.uint64(1)
     lowest = sizes & (~sizes + np.uint64(1))
@@ -100,7 +121,7 @@ def refuse_rounded(X: Any, place: str, first: int = 0) -> None:
         whole = np.fromiter((type(one) is int and abs(one) > _LARGEST_WHOLE for one in values.flat), bool, values.size)
         found = [at for at in np.flatnonzero(whole).tolist() if int(float(values.flat[at])) != values.flat[at]]
     elif values.dtype.kind in "iu" and values.itemsize == 8:
-        found = rounded_whole(values, np.dtype(np.float64)).tolist()
+        found = rounded_whole(values, "float64").tolist()
     else:
         return
     if found and (sparse or values.ndim == 2):

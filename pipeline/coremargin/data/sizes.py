@@ -8,11 +8,12 @@ import numpy as np
 
 from coremargin.data.sparse import INDEX_DTYPE, INDPTR_DTYPE
 from coremargin.formats.limits import LARGEST_CHUNK_BYTES
+from coremargin.formats.row_types import read_dtype
 
 LABEL_DTYPE = np.dtype("<i4")
 WEIGHT_DTYPE = np.dtype("<f8")
 FILE_CHUNKS = 4  #: chunks of sparse rows whose values make one file: those that cross from file to file are copied
-CHUNK_BYTES = 8 << 20  #: default size of a chunk of rows
+CHUNK_BYTES = 8 << 20  #: default size of a chunk of rows as they are read: narrow types are stored in less
 SMALLEST_CHUNK_BYTES = 1 << 20  #: a store that is smaller than one chunk shrinks its chunks, but not below this
 MOST_SPARSE_CHUNK_ROWS = 1 << 17  #: however few values a row has: what follows may have many more
 
@@ -28,8 +29,8 @@ def chunks_of(rows: int, chunk_rows: int) -> int:
 
 
 def default_chunk_rows(features: int, dtype: str, chunk_bytes: int) -> int:
-    """Rows per chunk of about ``chunk_bytes``, at least one."""
-    return max(1, chunk_bytes // (features * np.dtype(dtype).itemsize))
+    """Rows per chunk of about ``chunk_bytes`` as they are read, at least one; dtype: a stored type."""
+    return max(1, chunk_bytes // (features * read_dtype(dtype).itemsize))
 
 
 def sparse_chunk_rows(rows: int, nonzeros: int, dtype: str, chunk_bytes: int) -> int:

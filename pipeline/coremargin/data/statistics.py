@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from coremargin.data.checksum import crc32c
+from coremargin.data.narrow_rows import widen
 from coremargin.data.sparse import INDEX_DTYPE, INDPTR_DTYPE
 from coremargin.data.sparse_statistics import largest_square, occurring, on_support, scaling, sparse_sums
 from coremargin.maths.rows import concatenate as stacked
@@ -102,11 +103,11 @@ def _raw(values: np.ndarray) -> memoryview:
 def measure(
     X: np.ndarray | csr_array, codes: np.ndarray, classes: int, weights: np.ndarray | None = None
 ) -> ChunkStatistics:
-    """Statistics of one chunk: rows X (n, d) float32 or float64, finite, n >= 1; codes (n,) int32, -1 unlabelled.
+    """Statistics of one chunk: rows X (n, d) as they are stored, finite, n >= 1; codes (n,) int32, -1 unlabelled.
 
     Everything is computed in float64 with a fixed order of operations, so that the same rows give the same bits.
     """
-    vectors, radius, norm = _of_sparse(X) if is_sparse(X) else _of_dense(np.asarray(X))
+    vectors, radius, norm = _of_sparse(X) if is_sparse(X) else _of_dense(widen(np.asarray(X)))
     return ChunkStatistics(
         **vectors,
         rows=np.array([X.shape[0]], dtype=np.int64),

@@ -17,12 +17,15 @@ from coremargin.data.group_reader import StoreGroups
 from coremargin.data.layout import read_layouts
 from coremargin.data.manifest import Manifest
 from coremargin.data.maps import MAP_BYTES
+from coremargin.data.narrow_rows import widen
 from coremargin.data.readers import CsrReader, Readers, ones, readers_of
+from coremargin.data.reused import Reused
 from coremargin.data.sizes import scanned_bytes
 from coremargin.data.storages import open_storage
 from coremargin.errors import DamagedChunk, StoreError
 from coremargin.formats.columns import read_stored
 from coremargin.formats.location import location
+from coremargin.formats.row_types import read_dtype, stored_dtype
 from coremargin.formats.store_log import read_record_and_log
 from coremargin.maths.rows import as_float64, concatenate, nothing, take
 
@@ -71,7 +74,9 @@ class Store:
     rows, features : int
         Rows of the commit, and features of each.
     dtype : dtype
-        Float32 or float64.
+        Of rows as they are read: float32 or float64.
+    stored_dtype : str
+        Of rows as they are stored: also "float16", "bfloat16", "int8", "uint8" or "int16".
     classes : tuple
         Labels as given at ingest, in order of first appearance: code = index.
     sparse : bool
@@ -104,7 +109,8 @@ class Store:
         last = facts.commits[-1]
         self.storage, self.name, self._named = storage, name or storage.name, name
         self.rows, self.features, self.chunk_rows, self.chunks = last.rows, facts.features, facts.chunk_rows, last.last
-        self.dtype: np.dtype[Any] = np.dtype(facts.dtype)
+        self.dtype: np.dtype[Any] = read_dtype(facts.dtype)
+        self.stored_dtype = facts.dtype
         self.classes = facts.classes[: last.classes]
         self.sparse = facts.sparse
         self.digest, self.sha256 = last.digest, last.sha256 or ""
@@ -112,6 +118,7 @@ class Store:
         self.commits = last.number + 1
         self.fetched = 0  #: bytes of rows that were read by their numbers
         self._map_bytes, self._columns = map_bytes, facts.columns
+        self._buffers = Reused()
         self._layouts = read_layouts(storage, facts)
         self._manifest = Manifest(storage, facts, facts.commits)
         self._lock = threading.Lock()
@@ -182,10 +189,18 @@ class Store:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all committed rows, labels and weights, uncompressed."""
+        """Bytes of all committed rows, labels and weights as they are read: of narrow types more than are stored."""
+        return self._bytes_of(self.dtype.itemsize)
+
+    @property
+    def scan_bytes(self) -> int:
+        """Bytes of all committed rows, labels and weights as they are stored, uncompressed."""
+        return self._bytes_of(stored_dtype(self.stored_dtype).itemsize)
+
+    def _bytes_of(self, itemsize: int) -> int:
         if self.sparse:
-            return scanned_bytes(self.rows, self.dtype.itemsize, nonzeros=self.nonzeros, weighted=self.weighted)
-        return scanned_bytes(self.rows, self.features * self.dtype.itemsize, weighted=self.weighted)
+            return scanned_bytes(self.rows, itemsize, nonzeros=self.nonzeros, weighted=self.weighted)
+        return scanned_bytes(self.rows, self.features * itemsize, weighted=self.weighted)
 
     @property
     def arrays(self) -> tuple[str, ...]:
@@ -224,7 +239,7 @@ class Store:
     def compressed_bytes(self) -> int:
         """Bytes of the objects that hold rows, labels and weights; where none are listed those of the rows."""
         if not self.storage.lists:
-            return self.nbytes
+            return self.scan_bytes
         return sum(self.storage.stored_bytes(name) for name in self.arrays)
 
     @cached_property
@@ -273,6 +288,29 @@ class Store:
             In the store's ``dtype``.
         codes : ndarray of shape (n,)
             Int32: places of the labels in ``classes``, -1 where there is none.
+
+        Raises
+        ------
+        DamagedChunk
+            The chunk is missing, truncated or altered.
+        """
+        rows, codes = self.read_stored(chunk)
+        return widen(rows, self._buffers), codes
+
+    def read_stored(self, chunk: int) -> tuple[Any, np.ndarray]:
+        """Rows and codes of a chunk as they are stored, read-only.
+
+        Parameters
+        ----------
+        chunk : int
+            Its number, from 0.
+
+        Returns
+        -------
+        rows : ndarray or csr_array of shape (n, d)
+            In the stored type; bfloat16 as its bits, uint16.
+        codes : ndarray of shape (n,)
+            Int32, as of ``read``.
 
         Raises
         ------
@@ -389,7 +427,7 @@ class Store:
         readers = self.readers()
         order = np.argsort(ids, kind="stable")
         chunk_of = ids[order] // self.chunk_rows
-        parts = [nothing(self.features, self.dtype, sparse=self.sparse)]
+        parts = [nothing(self.features, stored_dtype(self.stored_dtype), sparse=self.sparse)]
         for chunk in np.unique(chunk_of):
             where = order[np.searchsorted(chunk_of, chunk) : np.searchsorted(chunk_of, chunk, side="right")]
             offsets = ids[where] - chunk * self.chunk_rows
@@ -397,7 +435,7 @@ class Store:
             codes[where] = readers.y.take(int(chunk), offsets)
         rows: Any = concatenate(parts)
         self.fetched += rows.data.nbytes + rows.indices.nbytes if self.sparse else rows.nbytes
-        return as_float64(take(rows, np.argsort(order, kind="stable"))), codes
+        return as_float64(take(widen(rows), np.argsort(order, kind="stable"))), codes
 
     def sparse_head(self, values: int) -> tuple[np.ndarray, np.ndarray]:
         """What lies before a stored value in the file that holds it; for going on with a store.

@@ -20,7 +20,7 @@ import numpy as np
 from coremargin.data.chunks import ChunkSink
 from coremargin.data.codecs import Encoding
 from coremargin.data.commits import CommitInfo
-from coremargin.data.format import DTYPES, Facts
+from coremargin.data.format import Facts
 from coremargin.data.ordered_threads import in_order
 from coremargin.data.place import Place
 from coremargin.data.sizes import CHUNK_BYTES, chunks_of, fitting_chunk_rows, fitting_sparse, scanned_bytes
@@ -28,6 +28,7 @@ from coremargin.data.sparse import csr_rows, csr_slice
 from coremargin.data.store import Store
 from coremargin.errors import OutputError, UsageError
 from coremargin.formats.limits import LARGEST_CHUNK_BYTES, MOST_FEATURES, MOST_ROWS
+from coremargin.formats.row_types import WIDE_TYPES
 from coremargin.maths.rows import Rows, concatenate
 
 if TYPE_CHECKING:
@@ -84,8 +85,8 @@ class Recipe:
             value = getattr(self, name)
             if not low <= value <= high:
                 raise UsageError(f"{name}: expected {low:,} to {high:,}, got {value}")
-        if self.dtype not in DTYPES:
-            raise UsageError(f"dtype: expected {' or '.join(DTYPES)}, got {self.dtype!r}")
+        if self.dtype not in WIDE_TYPES:
+            raise UsageError(f"dtype: expected {' or '.join(WIDE_TYPES)}, got {self.dtype!r}")
 
 
 def plane(recipe: Recipe) -> tuple[np.ndarray, float]:

@@ -120,10 +120,15 @@ def root(source: Source) -> Source:
     return source
 
 
-def bytes_read(source: Source, rows: int) -> int:
-    """Bytes that reading so many rows takes from where they are stored, whatever views make of them."""
+def scan_bytes(source: Source) -> int:
+    """Bytes that reading all rows takes from where they are stored, uncompressed, whatever is made of them."""
     stored = root(source)
-    return stored.nbytes * rows // stored.rows
+    return int(getattr(stored, "scan_bytes", stored.nbytes))
+
+
+def bytes_read(source: Source, rows: int) -> int:
+    """The same of so many rows."""
+    return scan_bytes(source) * rows // root(source).rows
 
 
 def columns_of(source: Source) -> ColumnsRecord | None:

@@ -21,14 +21,15 @@ from coremargin.data.buffers import Content, DenseBuffer, SparseBuffer
 from coremargin.data.chunk_hashes import describe_mismatch, hash_chunk
 from coremargin.data.chunks import ChunkSink
 from coremargin.data.codecs import COMPRESSIONS, Encoding, chosen
-from coremargin.data.format import DTYPES, Facts
+from coremargin.data.format import Facts
 from coremargin.data.group_sink import GroupSink
 from coremargin.data.groups import GroupRuns, group_runs
 from coremargin.data.key_runs import KeySink, key_sink
 from coremargin.data.labels import LabelCoder
+from coremargin.data.narrow_rows import is_narrow
 from coremargin.data.place import Place
 from coremargin.data.row_selection import index_of
-from coremargin.data.rows import as_rows
+from coremargin.data.rows import as_narrow_rows, as_rows
 from coremargin.data.sizes import (
     CHUNK_BYTES,
     MOST_SPARSE_CHUNK_ROWS,
@@ -40,8 +41,10 @@ from coremargin.data.sparse import as_sparse_rows
 from coremargin.data.store import Store
 from coremargin.data.weights import as_weights
 from coremargin.errors import Busy, DamagedChunk, StoreError, UsageError
+from coremargin.formats.choices import ROW_TYPES
 from coremargin.formats.columns import FILE as COLUMNS
 from coremargin.formats.limits import LARGEST_CHUNK_BYTES, MOST_FEATURES, MOST_ROWS
+from coremargin.formats.row_types import WIDE_TYPES, stored_dtype
 from coremargin.formats.store_record import most_chunk_rows, most_file_entries
 from coremargin.maths.rows import Rows, is_sparse
 
@@ -62,10 +65,12 @@ _PENDING = 3  # whole chunks that may wait for that
 _UPLOADS = 8  # the same of a bucket, where each takes a tenth of a second and hardly any CPU
 
 
-def check_options(features: int, dtype: str, chunk_bytes: int, compression: str) -> None:
+def check_options(features: int, dtype: str, chunk_bytes: int, compression: str, *, sparse: bool) -> None:
     """Raises UsageError, StoreError for what no store can be."""
-    if dtype not in DTYPES:
-        raise UsageError(f"dtype: expected {' or '.join(DTYPES)}, got {dtype!r}")
+    types = WIDE_TYPES if sparse else ROW_TYPES
+    if dtype not in types:
+        rows = " of sparse rows" if sparse else ""
+        raise UsageError(f"dtype: expected {', '.join(types[:-1])} or {types[-1]}{rows}, got {dtype!r}")
     if compression not in COMPRESSIONS:
         raise UsageError(f"compression: expected one of {', '.join(COMPRESSIONS)}, got {compression!r}")
     if features == 0:
@@ -128,7 +133,7 @@ class StoreWriter:
         self._groups: GroupSink | None = None
         self.sparse = facts.sparse or buffer is not None  #: rows are kept as CSR
         self._coder = LabelCoder(facts.classes)
-        self._dtype = np.dtype(facts.dtype)
+        self._dtype = stored_dtype(facts.dtype)
         self._next = facts.rows // facts.chunk_rows  # the buffer's chunk
         self._buffer: DenseBuffer | SparseBuffer
         if self.sparse:
@@ -161,6 +166,7 @@ class StoreWriter:
     ) -> StoreWriter:
         """A writer of a new store; with ``overwrite`` an old one stays in place until the first commit.
 
+        dtype: the type in which values are stored; all but float64 are read as float32.
         compression: "none" (can be mapped), "lz4", "zstd", or "auto" (lz4 where the first chunk shrinks by a third).
         sparse: keep rows as CSR; weighted: every row comes with a weight; grouped: with the id of its group.
         chunk_rows: rows of a chunk, instead of what fits ``chunk_bytes``; of sparse rows that is guessed from the first
@@ -178,7 +184,7 @@ class StoreWriter:
             name = str(dtype) if dtype is None else np.dtype(dtype).name
         except TypeError:  # no name of NumPy's
             name = str(dtype)
-        check_options(features, name, chunk_bytes, compression)
+        check_options(features, name, chunk_bytes, compression, sparse=sparse)
         try:
             json.dumps(about, allow_nan=False)
         except (TypeError, ValueError) as error:
@@ -190,7 +196,9 @@ class StoreWriter:
         named = "" if columns is None else columns.digest
         kinds: dict[str, Any] = {"weighted": weighted, "grouped": grouped, "columns": named}
         facts = Facts(features, name, rows, tuple(classes), about=dict(about or {}), **kinds)
-        buffer = SparseBuffer(rows, features, np.dtype(name), None if chunk_rows else chunk_bytes) if sparse else None
+        buffer = (
+            SparseBuffer(rows, features, stored_dtype(name), None if chunk_rows else chunk_bytes) if sparse else None
+        )
         writer = cls(Place.new(path, overwrite=overwrite, instead_of=instead_of), facts, buffer=buffer)
         writer._columns, writer.keys = columns, key_sink(writer._place, facts, columns)
         writer._groups = GroupSink(writer._place, facts) if grouped else None
@@ -211,7 +219,7 @@ class StoreWriter:
             writer.keys = key_sink(place, sink.facts, store.columns)
             writer._groups = GroupSink.resume(store, place, sink.facts) if sink.facts.grouped else None
             if sink.facts.rows % sink.facts.chunk_rows:
-                rows, codes = store.read(writer._next)
+                rows, codes = store.read_stored(writer._next)
                 if store.sha256:  # its SHA-256 is computed again, of more rows: what was forged must not become honest
                     found, where = hash_chunk(rows, codes, store.weights(writer._next)), f"{store.name}: chunk"
                     if wrong := describe_mismatch(f"{where} {writer._next}", store.chunk_hashes()[-1], found):
@@ -320,8 +328,11 @@ class StoreWriter:
         self._add((rows, codes, kept))
 
     def _checked(self, X: Any, place: str, first: int) -> Rows:
-        """Finite rows of the store's kind, dtype and width."""
+        """Finite rows of the store's kind and width, in the type that it keeps."""
         wanted: dict[str, Any] = {"dtype": self._dtype, "place": place, "features": self.features, "first": first}
+        if is_narrow(self._dtype):  # of dense rows alone
+            values = X.toarray() if is_sparse(X) else X
+            return as_narrow_rows(values, name=self._facts.dtype, place=place, features=self.features, first=first)
         if is_sparse(X):
             rows = as_sparse_rows(X, **wanted)
             return rows if self.sparse else np.asarray(rows.toarray())

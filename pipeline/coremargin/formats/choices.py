@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 Strategy = Literal[
     "fast",
@@ -48,6 +48,9 @@ KernelStrategy = Literal[
 ClassesStrategy = Literal["fast", "paper", "any-violator"]
 Centre = Literal["perceptron", "chebyshev", "analytic", "ep", "hit-and-run", "billiard", "dikin", "permutations"]
 ErrorPick = Literal["largest", "smallest", "random"]
+#: How a store keeps the values of rows; row_types.py says how these are read.
+RowType = Literal["float16", "bfloat16", "int8", "uint8", "int16", "float32", "float64"]
+ROW_TYPES: Final = get_args(RowType)
 ScalingKind = Literal["standard", "minmax", "maxabs", "rownorm", "ellipsoid"]
 #: The scaling that does not follow from the statistics of a store: all rows are read to find it.
 ELLIPSOID_SCALING: Final = "ellipsoid"

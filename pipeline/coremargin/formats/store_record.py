@@ -58,17 +58,18 @@ import numpy as np
 from msgspec import UNSET, Meta, UnsetType, field
 
 from coremargin.errors import StoreError
+from coremargin.formats.choices import RowType
 from coremargin.formats.limits import LARGEST_CHUNK_BYTES, MOST_CLASSES, MOST_PADDING_BYTES, MOST_ROWS
 from coremargin.formats.model_record import (
     Count,
     Digest,
-    Dtype,
     Features,
     Label,
     Rows,
     Strict,
     different_labels,
 )
+from coremargin.formats.row_types import WIDE_TYPES, read_dtype
 from coremargin.formats.storage import MISSING, reading_errors, rereading_refused
 from coremargin.formats.strict_json import cut, typed
 from coremargin.formats.zarr_metadata import read_array_metadata, read_group
@@ -83,7 +84,6 @@ VERSION: Literal[5] = 5
 GROUP_FILES = {"groups": 1 << 14, "group_ids": 1 << 17}
 _START_BYTES = 8  # of a row start
 _INDEX_BYTES = 4  # of a stored value's feature
-_ITEM_BYTES = {"float32": 4, "float64": 8}
 
 
 def most_chunk_rows(features: int, dtype: str, *, sparse: bool, rows: int | None = None) -> int:
@@ -92,14 +92,14 @@ def most_chunk_rows(features: int, dtype: str, *, sparse: bool, rows: int | None
     Chunks are stored at full size, and compressed padding costs next to nothing: without a limit, a few rows that say
     they are one of a billion would take the memory of a billion. Uncompressed ones may be files with holes.
     """
-    row_bytes = _START_BYTES if sparse else features * _ITEM_BYTES[dtype]
+    row_bytes = _START_BYTES if sparse else features * read_dtype(dtype).itemsize
     most = max(1, LARGEST_CHUNK_BYTES // row_bytes)
     return most if rows is None else min(most, rows + MOST_PADDING_BYTES // row_bytes)
 
 
 def most_file_entries(features: int, dtype: str, rows: int) -> int:
     """Stored values per file that a store of so many sparse rows may have, for the same reason."""
-    entry_bytes = _ITEM_BYTES[dtype] + _INDEX_BYTES
+    entry_bytes = read_dtype(dtype).itemsize + _INDEX_BYTES
     return min(LARGEST_CHUNK_BYTES // entry_bytes, rows * features + MOST_PADDING_BYTES // entry_bytes)
 
 
@@ -145,7 +145,7 @@ class StoreRecord(Strict, frozen=True, kw_only=True):
     format: Literal["coremargin-store"]
     version: Literal[5]
     features: Features
-    dtype: Dtype
+    dtype: RowType
     classes: Annotated[list[Label], Meta(max_length=MOST_CLASSES)]
     rows: Rows
     chunk_rows: Rows
@@ -226,7 +226,9 @@ class StoreRecord(Strict, frozen=True, kw_only=True):
             raise ValueError(f"commit {commit.group!r} repeats changes since commit {commit.since}, which made none")
 
     def _check_sizes(self) -> None:
-        """Raises ValueError for chunks and files beyond what the rows need."""
+        """Raises ValueError for chunks and files beyond what the rows need, and for sparse rows in a narrow type."""
+        if self.sparse and self.dtype not in WIDE_TYPES:
+            raise ValueError(f"expected sparse rows of {' or '.join(WIDE_TYPES)}, found {self.dtype}")
         most = most_chunk_rows(self.features, self.dtype, sparse=self.sparse, rows=self.rows)
         if self.chunk_rows > most:
             raise ValueError(

@@ -12,6 +12,7 @@ import numpy as np
 from msgspec import Meta, Struct
 
 from coremargin.errors import StoreError
+from coremargin.formats.row_types import stored_dtype
 from coremargin.formats.storage import MISSING, read_object_bytes, rereading_refused
 from coremargin.formats.strict_json import cut, read_object, typed
 
@@ -24,7 +25,9 @@ _CODECS = ("bytes", "blosc", "crc32c")  # in this order
 
 Size = Annotated[int, Meta(ge=0, le=1 << 53)]
 Step = Annotated[int, Meta(ge=1, le=1 << 53)]
-Kind = Literal["float32", "float64", "int32", "int64", "uint8", "uint32", "uint64"]
+Kind = Literal[
+    "float16", "bfloat16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint32", "uint64"
+]
 
 
 class _Strict(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -106,8 +109,9 @@ class ArrayMetadata(_Strict, frozen=True, kw_only=True):
             raise ValueError(f"chunks of shape {self.chunks} do not fit an array of shape {tuple(self.shape)}")
         if [type(codec) for codec in self.codecs] not in _CHAINS:
             raise ValueError("expected the codecs bytes, then blosc or not, then crc32c or not")
-        kind, fill = np.dtype(self.data_type), self.fill_value
-        if kind.kind != "f" and not (type(fill) is int and np.iinfo(kind).min <= fill <= np.iinfo(kind).max):
+        kind, fill = stored_dtype(self.data_type), self.fill_value
+        floats = kind.kind == "f" or self.data_type == "bfloat16"
+        if not floats and not (type(fill) is int and np.iinfo(kind).min <= fill <= np.iinfo(kind).max):
             raise ValueError(f"the fill value {fill!r} is no {self.data_type}")
 
     @property

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 import numpy as np
 from msgspec import structs
 
+from coremargin.data.view import scan_bytes
 from coremargin.engine.checkpoint import NoCheckpoint
 from coremargin.engine.loop import OutOfTime
 from coremargin.engine.task import block_bytes
@@ -117,7 +118,7 @@ def compare(  # noqa: PLR0913 - rows, executor, and options of jobs; all but two
         store=source.name,
         rows=source.rows,
         features=source.features,
-        store_bytes=source.nbytes,
+        store_bytes=scan_bytes(source),
         epsilon=epsilon,
         intercept=intercept,
         reads=reads,
@@ -143,7 +144,7 @@ def _run(job: Any, problem: HardMargin, executor: Executor, reads: float | None)
     if refusal:
         return Run(job.strategy, refusal)
     started, source, read, over = time.perf_counter(), problem.source, 0, False
-    size, points = source.nbytes, list[Point]()
+    size, points = scan_bytes(source), list[Point]()
 
     def on_scan(*_: object) -> None:
         nonlocal over

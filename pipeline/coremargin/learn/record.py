@@ -13,7 +13,7 @@ import numpy as np
 
 from coremargin import spec as specs
 from coremargin.data.store import Store
-from coremargin.data.view import root
+from coremargin.data.view import root, scan_bytes
 from coremargin.formats.run_record import parts_of
 from coremargin.maths.margin import ratio
 from coremargin.problems.registry import kind_of, kind_of_model
@@ -127,7 +127,7 @@ def run_record(
         "staged_reads": sum(line.get("stage") == 1 for line in counters.rounds),
         "bytes_read": counters.bytes_read,
         "sample_bytes": counters.rounds[0]["bytes_read"] if counters.rounds else 0,
-        "store_bytes": root(source).nbytes,
+        "store_bytes": scan_bytes(source),
         "peak_rss_bytes": executor.peak_rss_bytes(),
         "working_set_rows": found.working_set_rows,
         "executor": executor.description,

@@ -130,7 +130,7 @@ class CampaignWorker(BackgroundThread):
                 trouble = error
             self._publish()
             slow = self._progress.seconds
-            ahead = self._campaign.store.nbytes > SLOW_BYTES if slow is None else slow > SLOW_S
+            ahead = self._campaign.store.scan_bytes > SLOW_BYTES if slow is None else slow > SLOW_S
             if ahead and self._campaign.look_ahead():
                 self._publish()
         if trouble is not None:

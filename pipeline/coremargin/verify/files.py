@@ -16,10 +16,11 @@ from scipy.sparse import csr_array
 
 from coremargin.errors import DamagedChunk, StoreError, raise_if_limit
 from coremargin.formats.raw_array import CRC_BYTES
+from coremargin.formats.row_types import stored_dtype
 from coremargin.formats.storage import MISSING, object_size, opened_object
 from coremargin.formats.store_record import GROUP_FILES
 from coremargin.formats.zarr_metadata import Blosc, Crc32c, read_array_metadata, read_csr_group
-from coremargin.verify.opener import is_fetched, zarr_node
+from coremargin.verify.opener import is_fetched, zarr_array, zarr_node
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,6 +34,13 @@ _BESIDE = 1 << 16  # most bytes of checksums, headers and indices
 _RECENT = 6  # most files of values in the cache
 _RECENT_BYTES = 1 << 30  # most bytes, but at least two files: those of the values and of their features
 _SPARSE = ("X/data", "X/indices", "X/indptr")
+
+
+def bfloat16_numbers(bits: np.ndarray) -> np.ndarray:
+    """The numbers, in float32, of which the upper halves are these bits."""
+    pairs = np.zeros((*bits.shape, 2), "<u2")
+    pairs[..., 1] = bits
+    return pairs.view("<f4")[..., 0]
 
 
 class Files:
@@ -74,13 +82,23 @@ class Files:
         return metadata
 
     def _open(self, name: str, chunks: Mapping[str, bytes] | None = None) -> Any:
-        """The array; chunks: those that were fetched, by key, as zarr-python would read another one as fill values."""
+        """The array; chunks: those that were fetched, by key, as zarr-python would read another one as fill values.
+
+        zarr-python has no bfloat16: it reads their bits, as uint16.
+        """
         import zarr
 
         # The metadata that were checked: a server might send others the second time.
-        objects = {f"{name}/zarr.json": msgspec.json.encode(self._metadata[name]), **(chunks or {})}
+        metadata = self._metadata[name]
+        bits = metadata.data_type == "bfloat16"
+        if bits:
+            metadata = msgspec.structs.replace(metadata, data_type="uint16", fill_value=0)
+        objects = {f"{name}/zarr.json": msgspec.json.encode(metadata), **(chunks or {})}
         try:
-            return zarr.open_array(zarr_node(self._store, name, objects), mode="r", zarr_format=3)
+            node = zarr_node(self._store, name, objects)
+            if bits:
+                return zarr_array(node, msgspec.to_builtins(metadata))
+            return zarr.open_array(node, mode="r", zarr_format=3)
         except Exception as error:  # zarr raises various errors for bad metadata
             raise_if_limit(error, f"{self.path}/{name}")
             raise StoreError(f"{self.path}/{name}: zarr cannot open it ({error}); restore it from a copy") from error
@@ -126,7 +144,7 @@ class Files:
         Raises DamagedChunk if it is missing, or is longer than allowed, also after decompression.
         """
         metadata, file = self._metadata[name], f"{self.path}/{key}"
-        whole = math.prod(metadata.chunks) * np.dtype(metadata.data_type).itemsize
+        whole = math.prod(metadata.chunks) * stored_dtype(metadata.data_type).itemsize
         try:
             with opened_object(self._store, key, error=DamagedChunk) as stored:
                 size = object_size(stored)

@@ -40,6 +40,15 @@ def is_fetched(store: ReadableStorage) -> bool:
     return isinstance(store, ObjectReader)
 
 
+def zarr_array(node: Any, metadata: Any) -> Any:
+    """The array of a node by these metadata instead of its own."""
+    import zarr
+    from zarr.storage import LocalStore, StorePath
+
+    place = StorePath(LocalStore(node, read_only=True)) if isinstance(node, str) else node
+    return zarr.Array(zarr.AsyncArray(metadata=metadata, store_path=place))
+
+
 def zarr_node(store: ReadableStorage, key: str, objects: Mapping[str, bytes]) -> Any:
     """The node that zarr-python opens as the array of this key; objects: those of it that were fetched, by key."""
     if isinstance(store, Folder):

@@ -26,7 +26,7 @@ from coremargin.errors import DamagedChunk, StoreError
 from coremargin.formats.columns import read_stored
 from coremargin.formats.limits import LARGEST_WEIGHT
 from coremargin.formats.store_log import read_record_and_log
-from coremargin.verify.files import Files
+from coremargin.verify.files import Files, bfloat16_numbers
 from coremargin.verify.hashes import ContentHash, bytes_of, content_digest, hashes_of
 from coremargin.verify.opener import is_fetched, open_store
 from coremargin.verify.sums import quiet
@@ -48,9 +48,9 @@ _REMEMBERED = 64 << 20  # bytes of the cache of rows with positive weight, a bit
 
 @dataclass(frozen=True)
 class Chunk:
-    """Rows x (n, d), an array or csr_array, in the store's precision, label codes (n,) of the rows [start, start + n),
+    """Rows x (n, d), an array or csr_array, label codes (n,) of the rows [start, start + n), and weights (n,) float64,
 
-    and weights (n,) float64, or None when the store has none: all are 1.
+    or None when the store has none: all are 1. A scan passes rows in ``Rows.dtype`` and yields them as stored.
     """
 
     start: int
@@ -91,7 +91,9 @@ class Rows:
         #: number of later commits that changed labels or weights, which are not read
         self.amended = sum(entry.commit.changed > 0 for entry in self.log[number + 1 :])
         self.commits = (*(entry.commit for entry in self.log[:number]), record.commits[-1])
-        self.rows, self.features, self.dtype = record.rows, record.features, record.dtype
+        self.rows, self.features, self._stored_type = record.rows, record.features, record.dtype
+        #: precision of rows: float32 holds all values of narrower types
+        self.dtype = "float64" if record.dtype == "float64" else "float32"
         self.columns = ""  #: the source of the features, "" if they have no names
         if whole.columns is not UNSET:
             self.columns = read_stored(store, whole.columns, self.features).claim
@@ -203,7 +205,7 @@ class Rows:
         return {
             "format": "coremargin-store",
             "features": self.features,
-            "dtype": self.dtype,
+            "dtype": self._stored_type,
             "classes": list(self.classes[:classes]),
             "rows": rows,
         }
@@ -341,7 +343,20 @@ class Rows:
     def _one(self, index: int, ask: Callable[[Chunk], T]) -> tuple[Chunk, T]:
         with quiet():  # numbers that overflow prove nothing: comparisons with them are false
             chunk = self._again(self._read, index)
-            return chunk, ask(chunk)
+            return chunk, ask(replace(chunk, x=self._numbers(chunk)))
+
+    def _numbers(self, chunk: Chunk) -> np.ndarray | csr_array:
+        """The rows of a chunk in ``dtype``, exactly. Raises DamagedChunk for those that are not finite."""
+        x = chunk.x
+        if self._stored_type == self.dtype:
+            return x
+        wide = bfloat16_numbers(x) if self._stored_type == "bfloat16" else x.astype(np.float32)
+        finite = np.isfinite(wide).all(axis=1)
+        if not finite.all():
+            raise DamagedChunk(
+                f"{self.path}: row {chunk.start + int(np.argmin(finite))} is not finite; ingest it again"
+            )
+        return wide
 
     def _read(self, index: int) -> Chunk:
         start, stop, place = self._span(index)

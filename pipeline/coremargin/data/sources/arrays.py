@@ -9,12 +9,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.data.labels import label_vector
-from coremargin.data.sources.base import BATCH_BYTES, REAL, Batch, RowSource, batch_rows, check_matrix, plain_array
+from coremargin.data.sources.base import (
+    BATCH_BYTES,
+    REAL,
+    Batch,
+    RowSource,
+    batch_rows,
+    check_matrix,
+    is_bfloat16,
+    plain_array,
+)
 from coremargin.data.sources.memory import refuse_beyond_memory
 from coremargin.data.sources.options import SourceOptions, refuse_options
 from coremargin.data.sparse import check_structure
 from coremargin.data.tables.batches import is_pair
 from coremargin.errors import BadRow, DataError, NoRows, UsageError
+from coremargin.formats.row_types import common_row_type
 from coremargin.maths.rows import is_sparse
 
 if TYPE_CHECKING:
@@ -33,6 +43,7 @@ class ArrayRows(RowSource):
         found = array if self.sparse else plain_array(array, name)
         check_matrix(tuple(found.shape), found.dtype, name)
         self._array: Any = _as_csr(found, name) if self.sparse else found
+        self.row_type = common_row_type([found.dtype.name])
         self.rows = int(self._array.shape[0])
         self.features = int(self._array.shape[1])
         self.total_bytes = _stored_bytes(self._array)
@@ -61,6 +72,7 @@ class DaskRows(RowSource):
         known = array.shape[0] == array.shape[0]  # NaN: blocks of unknown length
         check_matrix((int(array.shape[0]) if known else 1, int(array.shape[1])), array.dtype, self.name)
         self._array = array.rechunk({1: -1})
+        self.row_type = common_row_type([array.dtype.name])
         self.rows = int(array.shape[0]) if known else None
         self.features = int(array.shape[1])
         self.total_bytes = int(array.nbytes) if known else None
@@ -87,7 +99,7 @@ class DaskRows(RowSource):
             raise DataError(
                 f"{place}: found shape {shape}, expected {rows} rows of {self.features} features; correct the graph"
             )
-        if block.dtype.kind not in REAL:
+        if block.dtype.kind not in REAL and not is_bfloat16(block.dtype):
             raise DataError(f"{place}: found values of type {block.dtype}, expected real numbers; correct the graph")
         return _as_csr(block, place) if is_sparse(block) else block
 
@@ -129,6 +141,8 @@ def array_batches(array: Any, name: str, *, start: int = 0, done: int = 0) -> It
         step = max(1, count * BATCH_BYTES // (8 * max(1, array.nnz)))
     for low in range(0, count, step):
         rows = array[low : low + step]
+        if is_bfloat16(rows.dtype):
+            rows = rows.astype(np.float32)
         share = (low + rows.shape[0]) / count
         yield row_batch(rows, name, start + low, done + int(share * _stored_bytes(array)))
 

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from coremargin.data.narrow_rows import describe_unfit, first_unfit, is_narrow
 from coremargin.errors import BadRow, DataError, NoRows, UsageError
 from coremargin.formats.limits import MOST_FEATURES
+from coremargin.formats.row_types import common_row_type, stored_dtype
 from coremargin.maths.rows import Rows, is_sparse
 
 if TYPE_CHECKING:
@@ -72,6 +74,7 @@ class RowSource(ABC):
     weight_from: str | None = None  #: where the weights come from; None when the source carries none
     group_from: str | None = None  #: where the groups come from; None when the source carries none
     sparse: bool = False  #: rows are best kept sparse
+    row_type: str = "float32"  #: stored type that rows are best kept in: a narrow one where all come in it
     columns: ColumnsRecord | None = None  #: the columns that the features come from; None where they have no names
     excluded: Mapping[str, str] = MappingProxyType({})  #: columns that are no features unless asked for: what each is
 
@@ -99,11 +102,19 @@ def check_matrix(shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> Non
     """Refuse what is not a table of real numbers with at least one row and one feature."""
     if len(shape) != 2:
         raise UsageError(f"{name}: shape {shape}: expected two dimensions (rows, features); reshape it first")
-    if dtype.kind not in REAL:
-        raise UsageError(f"{name}: dtype {dtype}: expected real numbers; convert it, for instance to float32, first")
+    if dtype.kind not in REAL and not is_bfloat16(dtype):
+        lost = dtype == np.dtype("V2")  # what NumPy writes of bfloat16
+        hint = "; if these are bfloat16, save X.astype(float32) and give --dtype bfloat16" if lost else ""
+        wanted = "expected real numbers; convert it, for instance to float32, first"
+        raise UsageError(f"{name}: dtype {dtype}: {wanted}{hint}")
     check_width(shape[1], name)
     if shape[0] == 0:
         raise NoRows(f"{name}: no rows: expected at least one")
+
+
+def is_bfloat16(dtype: np.dtype[Any]) -> bool:
+    """Whether a dtype is the bfloat16 of ml_dtypes, which converts it to float32."""
+    return dtype.name == "bfloat16"
 
 
 def check_width(features: int, name: str) -> None:
@@ -135,6 +146,12 @@ def find_not_finite(rows: Rows, dtype: np.dtype[Any]) -> tuple[int, int, str] | 
     return row, feature, f"{'NaN' if np.isnan(value) else 'infinity'}, expected a finite number; {advice}"
 
 
+def _find_unfit(rows: Rows, name: str) -> tuple[int, int, str] | None:
+    values = np.asarray(rows.data) if is_sparse(rows) else rows
+    at = first_unfit(values, name)
+    return None if at is None else (*row_and_feature(rows, at), describe_unfit(values.reshape(-1)[at], name))
+
+
 def row_and_feature(rows: Rows, at: int) -> tuple[int, int]:
     """Row and feature of the value that is number ``at`` in the order in which rows (n, d) are stored."""
     if is_sparse(rows):
@@ -143,9 +160,10 @@ def row_and_feature(rows: Rows, at: int) -> tuple[int, int]:
     return int(row), int(feature)
 
 
-def refuse_not_finite(batch: Batch, dtype: np.dtype[Any]) -> None:
-    """Raise BadRow with the place of the first value of the batch that is not finite in ``dtype``."""
-    found = find_not_finite(batch.rows, dtype)
+def refuse_unfit(batch: Batch, name: str) -> None:
+    """Raise BadRow with the place of the first value of the batch that a stored type does not hold."""
+    dtype = stored_dtype(name)
+    found = _find_unfit(batch.rows, name) if is_narrow(dtype) else find_not_finite(batch.rows, dtype)
     if found is not None:
         row, feature, what = found
         raise BadRow(f"{batch.place(row)}, {batch.column(feature)}: found {what}")
@@ -164,6 +182,7 @@ class Chain(RowSource):
                 )
         self.name = first.name if len(parts) == 1 else f"{len(parts)} files ({first.name}, ...)"
         self.features, self.sparse, self.columns = first.features, first.sparse, first.columns
+        self.row_type = common_row_type(part.row_type for part in parts)
         self.label_from, self.weight_from = first.label_from, first.weight_from
         self.group_from = first.group_from
         self.excluded = {name: what for part in parts for name, what in part.excluded.items()}

@@ -27,6 +27,7 @@ from coremargin.data.sources.options import SourceOptions, refuse_options
 from coremargin.data.sources.paths import FilePath, file_bytes
 from coremargin.data.sparse import check_structure, csr_rows
 from coremargin.errors import BadRow, DataError, UsageError
+from coremargin.formats.row_types import common_row_type
 from coremargin.spec import format_size
 
 if TYPE_CHECKING:
@@ -179,7 +180,7 @@ class StreamedRows(RowSource):
         self.name, self._array = str(array.path), array
         check_matrix(array.shape, array.dtype, self.name)
         self.rows, self.features = array.shape
-        self.total_bytes = array.header.nbytes
+        self.total_bytes, self.row_type = array.header.nbytes, common_row_type([array.dtype.name])
 
     def batches(self, coder: LabelCoder) -> Iterator[Batch]:
         """One block after the other."""
@@ -347,7 +348,7 @@ class DenseFile(RowSource):
         check_matrix(header.shape, header.dtype, str(path))
         self.rows = header.shape[0]
         self.features = header.shape[1]
-        self.total_bytes = header.nbytes
+        self.total_bytes, self.row_type = header.nbytes, common_row_type([header.dtype.name])
         labelled = "y" in archive.names and not options.unlabelled and not options.label_optional
         self.label_from = "member 'y'" if labelled else None
         if labelled:

@@ -120,6 +120,13 @@ def numpy_values(column: Any) -> np.ndarray:
     return fixed_width_values(column, column.type.to_pandas_dtype())
 
 
+def numpy_type(kind: Any) -> str:
+    """The name of the NumPy type that has the values of a type of numbers or booleans; of decimals "float64"."""
+    import pyarrow as pa
+
+    return "float64" if pa.types.is_decimal(kind) else np.dtype(kind.to_pandas_dtype()).name
+
+
 def dictionary_codes(column: Any) -> np.ndarray:
     """The indices (m,) of a dictionary array, -1 where none is there."""
     indices = column.indices

@@ -135,6 +135,11 @@ class BatchTable(Table):
         part, places, own = piece
         return remap_batch(part, places, own, columns, hints)
 
+    def every_type(self, columns: Sequence[int]) -> list[Any]:
+        """None: later batches may have others than the first."""
+        del columns
+        return []
+
     def lengths(self, columns: Sequence[int]) -> dict[int, int]:
         """By the first batch."""
         return dict(self._first.lengths(columns))

@@ -54,6 +54,11 @@ class ChainedTable(Table):
         batch = remap_batch(part, places, own, columns, hints)
         return replace(batch, done_bytes=before + batch.done_bytes)
 
+    def every_type(self, columns: Sequence[int]) -> list[Any]:
+        """Those of all parts."""
+        found = [part.every_type([places[column] for column in columns]) for part, places in self._parts]
+        return [kind for kinds in found for kind in kinds] if all(found) else []
+
     def lengths(self, columns: Sequence[int]) -> Mapping[int, int]:
         """By the first part."""
         return self._parts[0][0].lengths(columns)

@@ -124,6 +124,8 @@ def encode(
         parts += _encode_column(column, batch.columns[position], batch.place, form)
     if sparse:
         return _stack_sparse(parts, batch.rows)
+    if len(parts) == 1 and isinstance(parts[0], np.ndarray):
+        return parts[0]
     rows, at = np.empty((batch.rows, sum(map(_width, parts)))), 0
     for part in parts:
         width = _width(part)

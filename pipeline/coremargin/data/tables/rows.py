@@ -28,6 +28,7 @@ from coremargin.data.tables.arrow_arrays import (
     is_text,
     is_time,
     label_values,
+    numpy_type,
 )
 from coremargin.data.tables.batches import BatchTable
 from coremargin.data.tables.delimited import DelimitedTable
@@ -41,6 +42,7 @@ from coremargin.data.tables.values import as_numbers
 from coremargin.errors import BadRow, DataError, NoRows, UsageError
 from coremargin.formats.column_kinds import Categories, Column, Dates, Hashed, Lists, Numbers
 from coremargin.formats.columns import ColumnsRecord, plain_columns
+from coremargin.formats.row_types import common_row_type
 
 if TYPE_CHECKING:
     from coremargin.data.labels import LabelCoder
@@ -169,6 +171,9 @@ class TableRows(RowSource):
         self.features = self._known.width
         check_width(self.features, self.name)
         self.sparse = self._known.filled < SPARSE_BELOW
+        types = table.every_type(self._choice.features)
+        if types and all(map(is_list, types)):  # embeddings
+            self.row_type = common_row_type(numpy_type(kind.value_type) for kind in types)
 
     def batches(self, coder: LabelCoder) -> Iterator[Batch]:
         """A batch for each piece of the table; several are read and encoded at a time."""

@@ -81,6 +81,10 @@ class Table(ABC):
         """How long the first list of each of some columns is, 1 where there is none. UsageError: it is empty."""
         return dict.fromkeys(columns, 1)
 
+    def every_type(self, columns: Sequence[int]) -> list[Any]:
+        """Arrow's types of these columns, in all tables that this one is made of; none where some are unknown."""
+        return [] if self.types is None else [self.types[column] for column in columns]
+
     def column_name(self, column: int) -> str:
         """Its name, or else its number."""
         return f"{column}" if self.names is None else self.names[column]

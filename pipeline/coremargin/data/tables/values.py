@@ -22,10 +22,13 @@ from coremargin.data.tables.arrow_arrays import (
     is_time,
     list_lengths,
     null_mask,
+    numpy_type,
+    numpy_values,
     to_float64,
 )
 from coremargin.data.tables.number_text import EXACT, PLAIN, first_rounded_text, read_numbers
 from coremargin.errors import BadRow
+from coremargin.formats.row_types import NARROW_TYPES
 
 if TYPE_CHECKING:
     from coremargin.formats.columns import TextFormat
@@ -248,7 +251,10 @@ def looks_like_date(text: str) -> bool:
 
 
 def list_values(column: Any, name: str, width: int, place: Callable[[int], str]) -> np.ndarray:
-    """Values (m, width) float64 of one column; a null or a list of another length is refused."""
+    """Values (m, width) of one column, lists of a narrow type in that type, all others in float64.
+
+    A null or a list of another length is refused.
+    """
     if column.null_count:
         row = int(np.argmax(np.asarray(column.is_null())))
         raise BadRow(
@@ -272,7 +278,7 @@ def list_values(column: Any, name: str, width: int, place: Callable[[int], str])
 
 
 def _floats(column: Any, name: str, place: Callable[[int], str]) -> np.ndarray:
-    """A column of numbers without nulls as float64."""
+    """A column of numbers without nulls, in its type where that is narrow, else as float64."""
     column = decode_dictionary(column)
     if column.null_count:
         row = int(np.argmax(null_mask(column)))
@@ -283,7 +289,7 @@ def _floats(column: Any, name: str, place: Callable[[int], str]) -> np.ndarray:
             f"{place(beyond)}, column {name!r}: found {column[beyond]}, expected whole numbers up to 2^53, which "
             f"float64 holds; convert the column, or leave it out with --drop {name}"
         )
-    return to_float64(column)
+    return numpy_values(column) if numpy_type(column.type) in NARROW_TYPES else to_float64(column)
 
 
 def describe_odd_zone(*, zoned: bool) -> str:

@@ -20,6 +20,7 @@ from coremargin.data.locked import Locked
 from coremargin.data.scaled import scaled_as
 from coremargin.data.storages import open_storage
 from coremargin.data.store import Store
+from coremargin.data.view import scan_bytes
 from coremargin.engine.calls import map_blocks
 from coremargin.engine.clusters.specs import local_cluster
 from coremargin.errors import UsageError
@@ -133,8 +134,8 @@ def reduce(  # noqa: PLR0913 - one option for each decision, all but four with a
                 "seconds": time.perf_counter() - began,
                 "scans": 1,
                 "sample_scans": 0,
-                "bytes_read": source.nbytes,
-                "store_bytes": source.nbytes,
+                "bytes_read": scan_bytes(source),
+                "store_bytes": scan_bytes(source),
                 "store": source.name,
                 "out": str(path),
                 "peak_rss_bytes": executor.peak_rss_bytes(),

@@ -113,13 +113,14 @@ class OutlierKind(TwoClassKind[OutlierJob, "OutlierMargin"]):
 
     def problem(self, job: OutlierJob, source: Source) -> OutlierMargin:
         """The problem that a job poses on these rows."""
+        from coremargin.data.view import scan_bytes
         from coremargin.problems.common.classes import count_weighted_rows
         from coremargin.problems.outliers.outlier_margin import OutlierMargin
 
         ks = job.counts(lambda: int(count_weighted_rows(source).sum()))
         published = PUBLISHED.get(job.outlier_search or "")
         # A published algorithm needs all rows in the driver: the first stage is the whole read.
-        sample = {} if published is None else {"sample_bytes": source.nbytes}
+        sample = {} if published is None else {"sample_bytes": scan_bytes(source)}
         return OutlierMargin(
             source,
             ks,
