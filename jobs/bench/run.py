@@ -35,6 +35,7 @@ from many_updates import many_updates
 from one_class import one_class
 from outlier_search import outlier_search
 from scale import sizes, workers
+from sequences import sequences
 from slots import slots
 from stores import Settings
 from strategies import strategies
@@ -63,6 +64,7 @@ PARTS: dict[str, tuple[str, Callable[[Settings], Iterable[Group]]]] = {
     "q": ("balls, soft balls and ellipsoids around rows without labels", one_class),
     "r": ("a thousand worker threads: how many are busy", slots),
     "s": ("rows in a bucket: training against the same files", buckets),
+    "t": ("sequences that are labelled together: reads, CPU seconds, accuracy", sequences),
 }
 REPOSITORY = Path(__file__).resolve().parents[2]
 

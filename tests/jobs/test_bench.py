@@ -479,3 +479,16 @@ def test_part_s_trains_from_a_bucket(settings: Any) -> None:
         assert [row.what for row in group.rows] == ["files", "a bucket", "a bucket with faults"]
         assert all(row.note.endswith("same bits") for row in group.rows[1:])
         assert all(row.margin >= 0.99 and row.ratio > 0 for row in group.rows)
+
+
+@pytest.mark.slow
+def test_part_t_measures_sequences(settings: Any) -> None:
+    """Part (t) names data that is absent, and certifies generated sequences of which a share is cached."""
+    from sequences import sequences
+
+    *absent, generated = sequences(settings)
+    assert [group.rows for group in absent] == [[], []]
+    assert all("not found" in group.title for group in absent)
+    (row,) = generated.rows
+    assert row.margin >= 0.999
+    assert row.read > 0

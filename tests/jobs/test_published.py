@@ -227,3 +227,63 @@ def test_machines_in_two_metrics_are_compared_fold_by_fold(real_data: Path) -> N
     found = measured(X, y, 1)
     assert len(found) == 6
     assert all(0.7 <= right <= 1.0 for values in found.values() for right in values)
+
+
+def test_peers_of_structured_output_solve_the_same_problem() -> None:
+    """Cutting planes and BCFW on generated words: no value is below the proven bound, and no gap is negative."""
+    from structures import Rows, Task, bcfw, certified, examples_of, nslack, peer, value
+
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(1, 6, 30)
+    codes = np.concatenate([(rng.integers(3) + np.arange(length)) % 3 for length in lengths])
+    X = sp.csr_array((rng.normal(size=(3, 4))[codes] + rng.normal(size=(len(codes), 4))).astype(np.float32))
+    rows = Rows(X, np.array(list("abc"))[codes], np.repeat(np.arange(30), lengths))
+    task = Task(rows, rows, ([], []))
+    ours = certified(task, "chain", 0.1, 1e-6)
+    assert ours.gap is not None
+    assert ours.gap <= 1e-6
+    examples = examples_of(rows, 0.1)
+    *_, (best, gap) = nslack(examples, 30)
+    lower = value(examples, best) * (1 - gap)
+    assert gap < 1e-2
+    for method in (nslack, bcfw):
+        found = peer(method.__name__, method, task, 0.1, 30)
+        assert found.gap is not None
+        assert -1e-9 < found.gap < 0.1
+        assert all(value(examples, w) >= lower * (1 - 1e-9) for w, _ in method(examples, 5))
+
+
+def test_features_of_words_are_those_of_both_parts(tmp_path: Path) -> None:
+    """Of a CoNLL file: rare features of the training part are left out, of the test part unknown ones."""
+    import gzip
+
+    from structures import read_conll
+
+    (tmp_path / "conll2000").mkdir()
+    text = "The DT B-NP\nship NN I-NP\nsinks VB B-VP\n\nThe DT B-NP\nship NN I-NP\nsleeps VB B-VP\n"
+    for part, words in (("train", text), ("test", "A DT B-NP\nship NN I-NP\n")):
+        with gzip.open(tmp_path / "conll2000" / f"{part}.txt.gz", "wt") as file:
+            file.write(words)
+    task = read_conll(tmp_path)
+    assert task.train.X.shape[0] == 6
+    assert task.train.y.tolist() == ["B-NP", "I-NP", "B-VP"] * 2
+    assert task.train.groups is not None
+    assert task.train.groups.tolist() == [0, 0, 0, 1, 1, 1]
+    assert "w0=ship" in task.attributes[0][1]
+    assert "p-1,0,1=dt|nn|vb" in task.attributes[0][1]
+    assert task.train.X[[1]].nnz == task.train.X[[4]].nnz == len(task.attributes[0][1]) - 2  # w1 and w0,1 differ
+    assert task.test.X.shape == (2, task.train.X.shape[1])
+    assert "w0=a" in task.attributes[1][0]
+
+
+@pytest.mark.slow
+def test_letters_are_read_as_well_as_published(real_data: Path) -> None:
+    """Of OCR letters: one read, a gap of 1e-3, and as many letters right as a conditional random field."""
+    from structures import certified, read_ocr
+
+    line = certified(read_ocr(real_data), "chain", 0.1, 1e-3, check=True)
+    assert line.verified
+    assert line.gap is not None
+    assert line.gap <= 1e-3
+    assert line.reads == pytest.approx(1.0, abs=0.01)
+    assert line.accuracy >= 0.855

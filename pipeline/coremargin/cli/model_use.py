@@ -33,7 +33,7 @@ from coremargin.report.text import count, facts, table
 if TYPE_CHECKING:
     from coremargin.cli.common import Advance
     from coremargin.formats.location import Location
-    from coremargin.models.evaluate import Evaluation, OneClassEvaluation, Weighted
+    from coremargin.models.evaluate import Evaluation, GroupScores, OneClassEvaluation, Weighted
     from coremargin.verify.outcome import Outcome, Verification
 
 SECTION = "Models"
@@ -175,6 +175,9 @@ def predict(  # noqa: PLR0913 - one for each option
     Without --cluster all cores of this machine are used; the output is the same to the bit
     wherever it runs. --overwrite replaces predictions and nothing else.
 
+    A model of sequences labels the rows of each group together. Its decision value of a row is how far the best
+    labelling is ahead of the best one with another label for this row.
+
     \b
     Examples:
       coremargin predict rows.model new.zarr labels.parquet
@@ -233,6 +236,10 @@ def evaluate(
     has the whole matrix. Rows without a label are counted and skipped. With weights, from the store or from --weights,
     weighted metrics are shown too. For a model of one class, rows outside are counted by label, unless labels are
     1 and -1, as it predicts them.
+
+    For rows in groups also the share of groups with correct labels for all rows and, if labels are such as B-NP, I-NP
+    and O, precision, recall and F1 of chunks, counted as conlleval does. Labels that the model does not know are
+    mistakes then.
 
     \b
     Examples:
@@ -295,6 +302,7 @@ def describe_evaluation(result: Evaluation, width: int) -> list[str]:
     pairs = [
         ("rows", f"{result.rows:,}{unlabelled}"),
         *_summary_metrics(result),
+        *([] if result.groups is None else _group_metrics(result.groups)),
         ("lowest margin", f"{result.lowest_margin:.6g}"),
     ]
     labels = [repr(score.label) for score in result.classes]
@@ -304,6 +312,8 @@ def describe_evaluation(result: Evaluation, width: int) -> list[str]:
     ]
     head = ("label", "rows", "precision", "recall", "F1")
     lines = [*facts(pairs), "", *_class_tables([head, *scores], result.confusion, labels, width, _ROWS)]
+    if result.groups is not None and result.groups.chunks:
+        lines += ["", *_chunk_table(result.groups)]
     if result.weighted is not None:
         matrix = result.weighted.confusion
         sums = [(label, f"{sum(row):,.6g}") for label, row in zip(labels, matrix, strict=True)]
@@ -311,6 +321,32 @@ def describe_evaluation(result: Evaluation, width: int) -> list[str]:
         shown = _class_tables([("label", "weight"), *sums], matrix, labels, width, _WEIGHTS)
         lines += ["", "weighted:", "", *facts(weighted), "", *shown]
     return lines
+
+
+def _group_metrics(groups: GroupScores) -> list[tuple[str, str]]:
+    incomplete = f", {groups.incomplete:,} more without all labels" if groups.incomplete else ""
+    pairs = [
+        ("groups", f"{groups.groups:,}{incomplete}"),
+        ("groups correct", f"{groups.accuracy:.6f} (all labels of a group)"),
+    ]
+    if groups.chunks:
+        every = groups.chunks[0]
+        shares = f"precision {every.precision:.6f}, recall {every.recall:.6f}"
+        pairs.append(("chunk F1", f"{every.f1:.6f} ({shares})"))
+    return pairs
+
+
+def _chunk_table(groups: GroupScores) -> list[str]:
+    head = ("type", "chunks", "predicted", "correct", "precision", "recall", "F1")
+    lines = [
+        (
+            "all" if score.type is None else repr(score.type),
+            *(f"{count:,}" for count in (score.chunks, score.predicted, score.correct)),
+            *(f"{value:.6f}" for value in (score.precision, score.recall, score.f1)),
+        )
+        for score in groups.chunks
+    ]
+    return table([head, *lines])
 
 
 def describe_outside(result: OneClassEvaluation) -> list[str]:

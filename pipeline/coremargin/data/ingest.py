@@ -59,6 +59,8 @@ if TYPE_CHECKING:
     from coremargin.formats.location import Location
 
 DRY_BATCHES = 16  #: what a dry run reads: well under a second, and enough to guess the rest
+#: For ``group``: the column that ``columns`` names.
+GROUP_OF_COLUMNS: Any = object()
 
 
 @memory_errors_named
@@ -249,7 +251,7 @@ def ingest(  # noqa: PLR0913 - one option for each decision about a file, all bu
     _check_dtype(base, dtype, compression, chunk_bytes)
     labels = label_files(source, unlabelled=unlabelled) if labels is None and unlabelled is not True else labels
     column, weight_stream = _weights_of(source, weights)
-    group = _group_of(base, source, group)
+    group = _known_group(source, columns) if group is GROUP_OF_COLUMNS else _group_of(base, source, group)
     group_column, group_stream = _groups_of(source, group)
     options = SourceOptions(
         format=format,
@@ -549,13 +551,19 @@ def _group_of(base: Store | None, source: Any, group: Any) -> Any:
         )
     if group is not None:
         return group
-    if isinstance(source, Files) and source.formats == {"svmlight"}:
-        return "qid"
-    if isinstance(source, Files) and source.formats == {"conll"}:
-        return None
-    columns = base.columns
-    if columns is None or columns.group is None:
+    found = _known_group(source, base.columns)
+    if found is None and not (isinstance(source, Files) and source.formats == {"conll"}):
         raise UsageError(f"{base.name}: its rows are in groups: say --group, so that every row has one")
+    return found
+
+
+def _known_group(source: Any, columns: ColumnsRecord | None) -> str | int | None:
+    """The column of groups, for rows like those with these columns; None: not known, or each sentence is one."""
+    formats = source.formats if isinstance(source, Files) else set()
+    if formats == {"svmlight"}:
+        return "qid"
+    if formats == {"conll"} or columns is None or columns.group is None:
+        return None
     return columns.group if columns.named else int(columns.group)
 
 

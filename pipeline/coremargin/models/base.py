@@ -93,6 +93,11 @@ class BaseModel(ABC):
         return self.classes or (-1, 1)
 
     @property
+    def grouped(self) -> bool:
+        """Whether the rows of a group are labelled together: rows must then be in groups."""
+        return False
+
+    @property
     def parameters(self) -> dict[str, Any]:
         """What was asked for: epsilon, intercept, strategy; what the loss, several classes and fleets add to it."""
         return dict(self.record["parameters"])

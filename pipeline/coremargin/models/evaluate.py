@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +15,8 @@ import numpy as np
 from coremargin.data.sources.paths import resolve_paths
 from coremargin.engine.clusters.specs import local_cluster
 from coremargin.errors import LabelError
+from coremargin.models.chunk_scores import ChunkLabels, ChunkScore, chunk_scores
+from coremargin.models.decided_groups import decide_groups
 from coremargin.models.decision import Scorer, decided, leads
 from coremargin.models.executor import probe_in_order
 from coremargin.models.matching import scorer_for
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from coremargin.engine.clusters.specs import Cluster
     from coremargin.engine.protocols import Block
     from coremargin.maths.kernel.functions import KernelFunction
+    from coremargin.models.decided_groups import DecidedGroups
     from coremargin.models.fleet import AnyModel
 
 EXACT_ROWS = 10_000_000  #: most rows whose decision values are held (90 MB, 170 with weights) for an exact ROC AUC
@@ -61,6 +64,21 @@ class Weighted:
 
 
 @dataclass(frozen=True)
+class GroupScores:
+    """Groups of which all rows have labels: how many, and of how many all are predicted.
+
+    incomplete: other groups, which are not counted. chunks: of rows, in all and by type, where labels are those of
+    chunks, such as "B-NP", "I-NP" and "O" (chunk_scores.py).
+    """
+
+    groups: int
+    incomplete: int
+    correct: int
+    accuracy: float  #: correct / groups; 0 without groups
+    chunks: tuple[ChunkScore, ...]
+
+
+@dataclass(frozen=True)
 class Evaluation:
     """Metrics over the labelled rows; conventions are those of scikit-learn with ``zero_division=0``.
 
@@ -68,7 +86,8 @@ class Evaluation:
     larger decision value than a negative one, ties count half; None with rows of one class only, or of more than two.
     It is true within ``roc_auc_error``: 0 up to ``exact_rows`` rows, beyond that half the share of the pairs whose
     values fall into the same narrow bin. All of this counts rows, those of weight 0 too; ``weighted`` counts their
-    weights, None where the store has none or they sum to 0.
+    weights, None where the store has none or they sum to 0. groups: None where rows are in none; with groups, classes
+    that the model does not know are counted after its own.
     """
 
     rows: int
@@ -83,6 +102,7 @@ class Evaluation:
     source: str = field(compare=False)  #: the rows, as messages name them
     lowest_margin: float  #: smallest lead of a row's own class: negative when a row lies on the wrong side
     weighted: Weighted | None = None
+    groups: GroupScores | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -142,7 +162,10 @@ class _CountOutside:
 
 @dataclass(frozen=True)
 class _Tally:
-    """What the rows of one chunk add: rows and sums of weights by label and label given, and what the ranks need."""
+    """What the rows of one chunk add: rows and sums of weights by label and label given, and what the ranks need.
+
+    groups (3,): those with labels for all rows, others, and those of which all labels are predicted; chunks (3, types).
+    """
 
     confusion: np.ndarray
     weighed: np.ndarray | None
@@ -151,6 +174,8 @@ class _Tally:
     decisions: np.ndarray | None  #: (n,) of two classes
     positive: np.ndarray
     weights: np.ndarray | None
+    groups: np.ndarray | None = None
+    chunks: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -175,16 +200,54 @@ class _Compare:
             return _Tally(np.zeros(shape, np.int64), nothing, len(codes), np.inf, None, truth == 1, weights)
         ids = source.span(chunk)[0] + np.flatnonzero(known)
         decisions = self.scorer.values(rows, lambda row: f"{source.name}, row {ids[row]}")
-        cell = truth * self.classes + decided(decisions)
-        return _Tally(
-            confusion=np.bincount(cell, minlength=self.classes**2).reshape(shape),
-            weighed=None if weights is None else np.bincount(cell, weights, self.classes**2).reshape(shape),
-            unlabelled=len(codes) - len(truth),
-            lowest=float(leads(decisions, truth).min()),
-            decisions=decisions if decisions.ndim == 1 else None,
-            positive=truth == 1,
-            weights=weights,
+        return _tally(truth, decided(decisions), decisions, weights, len(codes) - len(truth), self.classes)
+
+
+@dataclass(frozen=True)
+class _CompareGroups:
+    """The same for the groups that begin in each chunk; chunks: what labels say of chunks, if they do."""
+
+    scorer: Scorer
+    classes: int
+    sides: np.ndarray
+    chunks: ChunkLabels | None
+
+    def __call__(self, source: Source, block: Block) -> list[_Tally]:
+        return [self._of(found) for found in decide_groups(self.scorer, source, block.chunks)]
+
+    def _of(self, found: DecidedGroups) -> _Tally:
+        part = found.part
+        known, first = part.codes >= 0, np.zeros(len(part.codes), bool)
+        first[part.offsets[:-1]] = True
+        truth = np.where(known, self.sides[part.codes], -1)
+        complete = np.logical_and.reduceat(known, part.offsets[:-1])
+        correct = np.logical_and.reduceat(truth == found.places, part.offsets[:-1])
+        counted = complete.repeat(np.diff(part.offsets))
+        rows = truth[counted], found.places[counted], first[counted]
+        weights = None if part.weights is None else part.weights[known]
+        tally = _tally(
+            truth[known], found.places[known], found.values[known], weights, int((~known).sum()), self.classes
         )
+        groups = np.array([complete.sum(), (~complete).sum(), correct.sum()])
+        return replace(tally, groups=groups, chunks=None if self.chunks is None else self.chunks.count(*rows))
+
+
+def _tally(
+    truth: np.ndarray, places: np.ndarray, values: np.ndarray, weights: np.ndarray | None, unlabelled: int, classes: int
+) -> _Tally:
+    """Of labelled rows (n,), the places of their labels and of those they are given, and decision values."""
+    cell, own = truth * classes + places, values.shape[1] if values.ndim == 2 else 2
+    known = truth < own
+    decisions = values if values.ndim == 1 else values[:, 1] - values[:, 0] if own == 2 else None
+    return _Tally(
+        confusion=np.bincount(cell, minlength=classes**2).reshape(classes, classes),
+        weighed=None if weights is None else np.bincount(cell, weights, classes**2).reshape(classes, classes),
+        unlabelled=unlabelled,
+        lowest=float(leads(values[known], truth[known]).min(initial=np.inf)),
+        decisions=decisions,
+        positive=truth == 1,
+        weights=weights,
+    )
 
 
 def evaluate(  # noqa: PLR0913 - one word for each decision, all but two with a default
@@ -257,47 +320,73 @@ def _evaluated(
     exact_rows: int,
     on_progress: OnProgress | None,
 ) -> Evaluation:
-    probe = _Compare(scorer_for(model, source), len(model.labels), _sides(model, source))
+    scorer, (labels, sides) = scorer_for(model, source), _sides(model, source)
+    chunks = None if source.groups is None else ChunkLabels.from_labels(labels)
+    probe: Callable[[Source, Block], list[_Tally]] = _Compare(scorer, len(labels), sides)
+    if source.groups is not None:
+        probe = _CompareGroups(scorer, len(labels), sides, chunks)
     with probe_in_order(source, probe, cluster) as found:
         tallies = (tally for block in found for tally in block)
-        return _put_together(model, source, tallies, exact_rows, on_progress)
+        return _put_together(labels, chunks, source, tallies, exact_rows, on_progress)
 
 
 def _put_together(
-    model: AnyModel, source: Source, tallies: Iterator[_Tally], exact_rows: int, on_progress: OnProgress | None
+    labels: Sequence[Any],
+    chunk_labels: ChunkLabels | None,
+    source: Source,
+    tallies: Iterator[_Tally],
+    exact_rows: int,
+    on_progress: OnProgress | None,
 ) -> Evaluation:
-    confusion: np.ndarray = np.zeros((len(model.labels),) * 2, dtype=np.int64)
+    confusion: np.ndarray = np.zeros((len(labels),) * 2, dtype=np.int64)
     weighed, weighted = np.zeros(confusion.shape), source.weights(0) is not None
     ranks = Ranks(exact_rows, weighted=weighted)
     unlabelled, lowest = 0, np.inf
-    for chunk, tally in enumerate(tallies):
+    groups, chunks = np.zeros(3, np.int64), np.zeros((3, 0 if chunk_labels is None else len(chunk_labels.names)), int)
+    for tally in tallies:
         confusion += tally.confusion
         weighed += 0.0 if tally.weighed is None else tally.weighed
         unlabelled, lowest = unlabelled + tally.unlabelled, min(lowest, tally.lowest)
+        groups += 0 if tally.groups is None else tally.groups
+        chunks += 0 if tally.chunks is None else tally.chunks
         if tally.decisions is not None:
             ranks.add(tally.decisions, tally.positive, tally.weights)
         if on_progress is not None:
-            on_progress(source.span(chunk)[1], source.rows)
-    two = len(model.labels) == 2
+            on_progress(unlabelled + int(confusion.sum()), source.rows)
+    two = len(labels) == 2
     area, weighted_area = ranks.areas() if two else ((None, 0.0), (None, 0.0))
-    return _scores(model, source.name, confusion, area, unlabelled, lowest, _weighted(weighed, weighted_area))
+    found = _scores(labels, source.name, confusion, area, unlabelled, lowest, _weighted(weighed, weighted_area))
+    return found if source.groups is None else replace(found, groups=_group_scores(groups, chunk_labels, chunks))
 
 
-def _sides(model: AnyModel, source: Source) -> np.ndarray:
-    """Code -> index in the model's classes. Raises LabelError unless the source has labels, all of them the model's."""
+def _group_scores(groups: np.ndarray, labels: ChunkLabels | None, chunks: np.ndarray) -> GroupScores:
+    complete, incomplete, correct = groups.tolist()
+    scores = () if labels is None else chunk_scores(labels, chunks)
+    return GroupScores(complete, incomplete, correct, correct / complete if complete else 0.0, scores)
+
+
+def _sides(model: AnyModel, source: Source) -> tuple[list[Any], np.ndarray]:
+    """The model's classes, and code -> place among these.
+
+    Where rows are in groups, other classes follow: the rows of a sequence cannot be left out. Raises LabelError unless
+    the source has labels, all of them the model's or, in groups, some.
+    """
     counts = source.scalars().counts.sum(axis=0)
     if not counts.any():
         raise LabelError(
             f"{source.name}: expected labelled rows, all {source.rows:,} are without label; nothing to compare"
         )
-    for code, (label, rows) in enumerate(zip(source.classes, counts.tolist(), strict=True)):
-        if rows and label not in model.labels:
-            raise LabelError(
-                f"{source.name}: has rows of class {label!r}, which the model does not know, the first is row "
-                f"{_first_of(source, code)}; keep only its classes"
-            )
-    places = [model.labels.index(label) if label in model.labels else -1 for label in source.classes]
-    return np.array(places, dtype=np.intp)
+    used = [(code, label) for code, label in enumerate(source.classes) if counts[code]]
+    unknown = [(code, label) for code, label in used if label not in model.labels]
+    if unknown and (source.groups is None or len(unknown) == len(used)):
+        code, label = unknown[0]
+        raise LabelError(
+            f"{source.name}: has rows of class {label!r}, which the model does not know, the first is row "
+            f"{_first_of(source, code)}; keep only its classes"
+        )
+    labels = [*model.labels, *(label for _, label in unknown)]
+    places = [labels.index(label) if label in labels else -1 for label in source.classes]
+    return labels, np.array(places, dtype=np.intp)
 
 
 def _first_of(source: Source, code: int) -> int:
@@ -307,7 +396,7 @@ def _first_of(source: Source, code: int) -> int:
 
 
 def _scores(
-    model: AnyModel,
+    labels: Sequence[Any],
     source: str,
     confusion: np.ndarray,
     area: tuple[float | None, float],
@@ -319,7 +408,7 @@ def _scores(
     precision, recall, f1 = shares_of(confusion)
     scores = tuple(
         ClassScore(label, int(rows[k]), int(predicted[k]), float(precision[k]), float(recall[k]), float(f1[k]))
-        for k, label in enumerate(model.labels)
+        for k, label in enumerate(labels)
     )
     return Evaluation(
         rows=int(rows.sum()),

@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from coremargin.data.group_parts import group_parts
 from coremargin.errors import LabelError
+from coremargin.models.decided_groups import decide
 from coremargin.models.decision import Scorer, decided
 from coremargin.models.evaluate import shares_of
 from coremargin.models.executor import probe_in_order
 from coremargin.models.matching import scorer_for
+from coremargin.models.sequence_scorer import SequenceScorer
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -54,24 +57,42 @@ class _Question:
 
     def __call__(self, source: Source, block: Block) -> np.ndarray:
         """How many rows (3, k, k): label against label given by each, and right by the first against the second."""
-        return sum((self._of(source, chunk) for chunk in block.chunks), np.zeros((3, self.labels, self.labels), int))
+        counts = np.zeros((3, self.labels, self.labels), np.int64)
+        if any(isinstance(scorer, SequenceScorer) for scorer in self.scorers):
+            for part in group_parts(source, block.chunks):
+                known = _counts(part.codes, part.weights)
+                places = [decide(scorer, part, source.name)[0][known] for scorer in self.scorers]
+                counts += self._count(part.codes[known], places)
+            return counts
+        return sum((self._of(source, chunk) for chunk in block.chunks), counts)
 
     def _of(self, source: Source, chunk: int) -> np.ndarray:
         rows, codes = source.read(chunk)
-        weights = source.weights(chunk)
-        known = codes >= 0 if weights is None else (codes >= 0) & (weights > 0)
-        counts = np.zeros((3, self.labels, self.labels), np.int64)
+        known = _counts(codes, source.weights(chunk))
         if not known.any():
-            return counts
-        rows, truth = rows if known.all() else rows[known], self.sides[codes[known]]
+            return np.zeros((3, self.labels, self.labels), np.int64)
+        rows = rows if known.all() else rows[known]
         ids = source.span(chunk)[0] + np.flatnonzero(known)
-        right = []
-        for own, scorer, places in zip(counts, self.scorers, self.places, strict=False):
-            given = places[decided(scorer.values(rows, lambda row: f"{source.name}, row {ids[row]}"))]
+
+        def place(row: int) -> str:
+            return f"{source.name}, row {ids[row]}"
+
+        return self._count(codes[known], [decided(scorer.values(rows, place)) for scorer in self.scorers])
+
+    def _count(self, codes: np.ndarray, decisions: list[np.ndarray]) -> np.ndarray:
+        """Rows with labels (n,), and what each scorer decides (n,)."""
+        counts, truth, right = np.zeros((3, self.labels, self.labels), np.int64), self.sides[codes], []
+        for own, found, places in zip(counts, decisions, self.places, strict=False):
+            given = places[found]
             np.add.at(own, (truth, given), 1)
             right.append(given == truth)
         np.add.at(counts[2], (right[0].astype(int), right[1].astype(int)), 1)
         return counts
+
+
+def _counts(codes: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
+    """Which rows (n,) count: those with a label and a weight above 0."""
+    return codes >= 0 if weights is None else (codes >= 0) & (weights > 0)
 
 
 def compare(first: AnyModel, second: AnyModel, source: Source, cluster: Cluster = None) -> Paired:

@@ -20,6 +20,7 @@ from coremargin.engine.clusters.specs import local_cluster
 from coremargin.errors import UsageError
 from coremargin.formats.local_path import local_path
 from coremargin.formats.location import Location, is_remote, last_name, location
+from coremargin.models.decided_groups import decide_groups
 from coremargin.models.decision import Scorer, decided, leads
 from coremargin.models.executor import probe_in_order
 from coremargin.models.files import check_outside
@@ -31,6 +32,7 @@ from coremargin.models.predictions.parquet import parquet
 from coremargin.models.predictions.zarr_group import zarr_group
 from coremargin.models.registry import load
 from coremargin.models.rows import rows_for
+from coremargin.models.sequence_scorer import SequenceScorer
 
 if TYPE_CHECKING:
     from coremargin.data.sources.base import OnProgress as OnIngest
@@ -76,7 +78,10 @@ class Prediction:
 
 @dataclass(frozen=True)
 class _Given:
-    """What the rows of a chunk are given: codes (n,) int32, decision values (n,) of these classes, the least lead."""
+    """What rows are given: codes (n,) int32, decision values (n,) of these classes, the least lead.
+
+    Of rows that are labelled together the values are leads: of the best labelling over the best with another label.
+    """
 
     codes: np.ndarray
     decisions: np.ndarray
@@ -85,12 +90,19 @@ class _Given:
 
 @dataclass(frozen=True)
 class _Label:
-    """The probe: decision values of each chunk of a block."""
+    """The probe: decision values of each chunk of a block, or of the groups that begin there."""
 
     scorer: Scorer
 
     def __call__(self, source: Source, block: Block) -> list[_Given]:
+        if isinstance(self.scorer, SequenceScorer):
+            found = decide_groups(self.scorer, source, block.chunks)
+            return [self._of_groups(groups.places, groups.values) for groups in found]
         return [self._of(source, chunk) for chunk in block.chunks]
+
+    def _of_groups(self, places: np.ndarray, values: np.ndarray) -> _Given:
+        ahead = leads(values, places)
+        return _Given(places.astype(np.int32), ahead, float(ahead.min()))
 
     def _of(self, source: Source, chunk: int) -> _Given:
         first = source.span(chunk)[0]
@@ -125,7 +137,7 @@ def predict(  # noqa: PLR0913 - one word for each decision, all but three with a
     on_progress(rows done, rows in all) is called after each chunk, in order; on_ingest as of ``ingest``, of files.
     Raises DataError (other columns or features, damaged store), OutputError (cannot be written), Busy (another job is
     writing there), UsageError (something is there; another ending; a fleet with several values of C, none of them
-    chosen; a place in a store or a model).
+    chosen; a place in a store or a model; rows without groups, of a model that labels sequences).
     """
     path = location(out) if is_remote(out) else Path(os.path.abspath(local_path(out)))
     source = resolve_paths(source)
@@ -168,11 +180,13 @@ def _predicted(
 def _batches(found: Iterator[list[_Given]], source: Source, on_progress: OnProgress | None) -> Iterator[list[_Given]]:
     """What all rows are given, in order, a few chunks at a time."""
     batch: list[_Given] = []
-    for chunk, given in enumerate(part for block in found for part in block):
+    done = 0
+    for given in (part for block in found for part in block):
         batch.append(given)
+        done += len(given.codes)
         if on_progress is not None:
-            on_progress(source.span(chunk)[1], source.rows)
-        if sum(len(part.codes) for part in batch) >= _BATCH_ROWS or chunk + 1 == source.chunks:
+            on_progress(done, source.rows)
+        if sum(len(part.codes) for part in batch) >= _BATCH_ROWS or done == source.rows:
             yield batch
             batch = []
 

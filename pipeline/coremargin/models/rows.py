@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from coremargin.data.ingest import ingest
+from coremargin.data.ingest import GROUP_OF_COLUMNS, ingest
 from coremargin.data.locked import Locked
 from coremargin.data.source import Source, is_source
 from coremargin.data.store import Store
@@ -66,6 +66,7 @@ def rows_for(
                 dtype=str(model.record["dtype"]),
                 drop=drop,
                 weights=weights,
+                group=GROUP_OF_COLUMNS if model.grouped else None,
                 on_progress=on_progress,
             )
             yield Store.open(place, name=report.source)

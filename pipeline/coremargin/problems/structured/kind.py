@@ -248,8 +248,10 @@ class StructuredKind(OneModel[StructuredJob, "StructuredProblem", "StructuredMod
         return claimed_bounds(model) | {"labellings": len(model.array("duals_row"))}
 
     def facts(self, problem: StructuredProblem, state: StructuredState) -> dict[str, Any]:
-        """Why the run ended."""
-        return {"reason": problem.reason(state), "labellings": len(state.duals)}
+        """Why the run ended, and the confusion matrix of rows, if these are in memory."""
+        confusion = problem.confusion(state)
+        found = {} if confusion is None else {"confusion": confusion.tolist(), "confusion_of": "final"}
+        return {"reason": problem.reason(state), "labellings": len(state.duals), **found}
 
     def report(self, folder: Path, name: str) -> str:
         """The page of a model's folder."""

@@ -476,6 +476,16 @@ class StructuredProblem(BaseProblem[StructuredState, StructuredSummary]):
 
     # results
 
+    def confusion(self, state: StructuredState) -> NDArray[np.int64] | None:
+        """Rows (K, K) by their class and the one that the best hypothesis predicts; None unless they are in memory."""
+        every = self.examples.get("all")
+        if every is None or state.best is None:
+            return None
+        classes = len(self.codes)
+        predicted = losses_at(every, state.best, augmented=False).argmax
+        cells = every.labels.astype(np.intp) * classes + predicted
+        return np.bincount(cells, minlength=classes**2).reshape(classes, classes)
+
     def round_of(self, state: StructuredState) -> Round:
         """The report of a state: a pass counts as a scan, a segment as a part of it."""
         part = state.segment if state.segment < len(self.segments) else 0
