@@ -33,7 +33,7 @@ class ContentHash:
     """SHA-256 of the content of ``rows`` rows in runs of ``chunk_rows``, from pieces of them in order."""
 
     def __init__(self, rows: int, chunk_rows: int, *, grouped: bool) -> None:
-        self.chunk_rows = chunk_rows
+        self.chunk_rows, self._grouped = chunk_rows, grouped
         self._rows, self._done = rows, 0
         parts = PARTS + GROUP_PARTS * grouped
         self._content: dict[str, Any] = {name: hashlib.sha256() for name in parts}  # of the hashes of all runs so far
@@ -63,7 +63,7 @@ class ContentHash:
 
     def beginning(self, rows: int) -> ContentHash:
         """A copy that goes on to so many rows only, of which the first have been added."""
-        found = ContentHash(rows, self.chunk_rows)
+        found = ContentHash(rows, self.chunk_rows, grouped=self._grouped)
         found._done = self._done
         found._content = {name: state.copy() for name, state in self._content.items()}
         found._run = {name: state.copy() for name, state in self._run.items()}

@@ -305,7 +305,8 @@ class Rows:
             return ""
         found = self._begun[commit.rows]
         if any(later.changed for later in self.commits[number + 1 :]):
-            then, labels = Rows(self._store, digest), ContentHash(commit.rows, chunk_rows)
+            then = Rows(self._store, digest)
+            labels = ContentHash(commit.rows, chunk_rows, grouped=False)
             for codes, weights in then.labels():
                 parts, start = {"y": codes} | ({"weights": weights} if then.weighted else {}), 0
                 while start < len(codes):
