@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import os
 import sys
 from pathlib import Path
@@ -34,7 +35,26 @@ def main(folder: Path) -> None:
     lines = [",".join([*(f"x{k}" for k in range(8)), "label"])]
     lines += [",".join(map(str, [*rng.normal(size=8).round(3), rng.choice([-1, 1])])) for _ in range(30)]
     (folder / "tuesday.csv").write_text("\n".join(lines) + "\n")
+    groups(folder, rng)
     nights(folder, rng)
+
+
+def groups(folder: Path, rng: np.random.Generator) -> None:
+    """Results of queries, letters of words and words of sentences."""
+    clicks, letters = ["query,position,relevance"], []
+    for query in range(4700, 4730):
+        for position in range(5):
+            clicks.append(f"{query},{position},{int(rng.integers(0, 3))}")
+            letters.append(f"{1 + position % 3} qid:{query} 1:{rng.normal():.3f} 2:{rng.normal():.3f}")
+    (folder / "clicks.csv").write_text("\n".join(clicks) + "\n")
+    (folder / "letters.svm").write_text("\n".join(letters) + "\n")
+    for name, sentences in (("train", 40), ("test", 10)):
+        lines = []
+        for _ in range(sentences):
+            noun, verb = rng.choice(["ship", "man", "cat"]), rng.choice(["sleeps", "sinks"])
+            lines += ["the DT B-NP", *["old JJ I-NP"][: int(rng.integers(2))], f"{noun} NN I-NP", f"{verb} VB B-VP", ""]
+        with gzip.open(folder / f"{name}.txt.gz", "wt") as file:
+            file.write("\n".join(lines))
 
 
 def nights(folder: Path, rng: np.random.Generator) -> None:

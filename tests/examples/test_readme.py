@@ -196,7 +196,7 @@ def test_commands_are_found(page: str) -> None:
     assert {'coremargin synth big.zarr --size "8 GB" --features 100 --margin 0.5 --seed 1', *NOT_RUN, *KEYS} <= set(
         found
     )
-    assert sum(step.python for step in steps(page)) == 6
+    assert sum(step.python for step in steps(page)) == 8
     assert len(set(found)) == len(found) >= 11
     assert all(any(large in code for code in found) for large in SMALLER)
 
