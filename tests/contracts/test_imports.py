@@ -24,7 +24,7 @@ MATHS_MAY_IMPORT = {
 
 #: What one module needs besides, to compile the others' functions: their sources are what it caches by.
 COMPILERS = {"coremargin.maths.jit", "coremargin.maths.outliers.compiled"}
-COMPILER_MAY_IMPORT = {"hashlib", "inspect", "numba", "sys", "threading", "types"}
+COMPILER_MAY_IMPORT = {"dis", "hashlib", "inspect", "numba", "sys", "threading", "types"}
 
 #: Modules that turn bytes into objects by running what the bytes say.
 UNSAFE = {"cloudpickle", "dill", "joblib", "marshal", "pickle", "shelve"}

@@ -15,7 +15,7 @@ from coremargin.maths import factors, loops
 from coremargin.maths.jit import jit
 from coremargin.maths.nearest import CLEAR, OPTIMAL, SHORT, Limits, face_of, nearest_point
 from coremargin.maths.outliers import search
-from coremargin.maths.outliers.compiled import kernel
+from coremargin.maths.outliers.compiled import ENTRIES, kernel, kernels
 from coremargin.maths.outliers.search import solve_in_memory
 from outlier_judges import KINDS, best_by_all_sets, instance
 
@@ -137,6 +137,13 @@ def test_without_a_folder_for_its_cache_numba_compiles_all_the_same(monkeypatch:
 
     monkeypatch.setattr("numba.njit", njit)
     assert jit(loops.clear) is loops.clear
+
+
+def test_kernels_with_one_caller_are_compiled_as_part_of_it() -> None:
+    """Others, and what the interpreter calls, are compiled by themselves."""
+    inline = {name for name, each in vars(kernels()).items() if each.targetoptions["inline"] == "always"}
+    assert {"visit", "find_certificates", "descend", "shrink"} <= inline
+    assert not inline & {*ENTRIES, "rebuild", "add", "split", "add_leaf", "find_active"}
 
 
 @pytest.mark.slow

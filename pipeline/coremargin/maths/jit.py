@@ -16,15 +16,16 @@ Compiled = Callable[..., Any]
 _waiting: list[Callable[[], None]] = []  # called when the compiler starts
 
 
-def jit(source: Compiled) -> Compiled:
-    """The compiled function; imports numba."""
+def jit(source: Compiled, *, inline: bool = False) -> Compiled:
+    """The compiled function; imports numba. inline: compile it as part of each compiled function that calls it."""
     import numba
 
     _listen()
+    options = {**OPTIONS, "inline": "always" if inline else "never"}
     try:
-        made: Compiled = numba.njit(source, cache=True, **OPTIONS)
+        made: Compiled = numba.njit(source, cache=True, **options)
     except RuntimeError:  # no folder is writable
-        made = numba.njit(source, **OPTIONS)
+        made = numba.njit(source, **options)
     return made
 
 

@@ -10,9 +10,11 @@ interpreted one. Which of the two runs depends on the state of a search, never o
 
 from __future__ import annotations
 
+import dis
 import hashlib
 import threading
 import types
+from collections import Counter
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -24,6 +26,8 @@ from coremargin.maths.outliers import tree
 #: The modules whose functions are compiled, and functions there that are not.
 MODULES = (nearest, tree)
 PLAIN = {"face_of", "nearest_point"}
+#: Functions that the interpreter calls.
+ENTRIES = {"combine", "explore_nodes", "walk"}
 
 Kernel = Callable[..., Any]
 
@@ -42,12 +46,20 @@ def kernels() -> types.SimpleNamespace:
     """The compiled functions, by name; each is compiled, or loaded from the cache, on its first call."""
     found: dict[str, Any] = {}
     sources = {**_SOURCES, **_own(loops)}
+    uses = Counter(
+        step.argval
+        for source in sources.values()
+        for step in dis.get_instructions(source)
+        if step.opname == "LOAD_GLOBAL"
+    )
     for name, source in sources.items():
         # A copy, whose calls go to compiled functions. numba detects changes in a function's own file only, so the
         # name, which is part of the cache key, carries a digest of all functions.
         copy = types.FunctionType(source.__code__, dict(source.__globals__), f"{name}_{digest()}", source.__defaults__)
         copy.__kwdefaults__, copy.__qualname__ = source.__kwdefaults__, copy.__name__
-        found[name] = jit(copy)
+        # numba optimises a function together with all that it calls, again at each level of calls: what is called from
+        # one place becomes part of its caller.
+        found[name] = jit(copy, inline=uses[name] == 1 and name not in ENTRIES)
     for each in found.values():
         each.py_func.__globals__.update(found)
     return types.SimpleNamespace(**found)

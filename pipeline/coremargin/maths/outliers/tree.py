@@ -325,7 +325,7 @@ def pack(certificates: CertificateTable, node: Node, suspect: np.ndarray) -> boo
     node.taken[:] = False
     node.counts[PACKED] = 0
     active = node.active[: node.counts[ACTIVE]]
-    keys = np.zeros(len(active), np.int64)
+    keys = np.zeros(len(active))  # not integers, for which a sort would be compiled as well
     for place in range(len(active)):
         number = active[place]
         key = node.residual[number]
