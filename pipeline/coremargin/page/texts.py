@@ -30,6 +30,11 @@ def reason(why: str, near: tuple[float, float] | None, status: Status) -> str:
         return "It lay near the boundary when it was chosen."
     if why == "query":
         return "It lies near the boundary. Whatever its label is, it says much."
+    if why == "start" and status["like"]:
+        return (
+            "The rows most similar to the examples come first; then, until rows of every class are known, those far "
+            "from each other."
+        )
     if why == "start":
         return "Until rows of every class are known, those far from each other are asked about."
     return "It was given as an example before."
