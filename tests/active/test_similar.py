@@ -29,7 +29,7 @@ def rows(rng: np.random.Generator) -> np.ndarray:
     """Unit rows, of which one in sixty lies in the direction of the first feature."""
     X = rng.normal(size=(ROWS, FEATURES)) + 6.0 * POSITIVE[:, None] * np.eye(FEATURES)[0]
     X[5] = 0
-    return (X * rng.uniform(0.5, 2.0, size=(ROWS, 1))).astype(np.float32)
+    return np.asarray(X * rng.uniform(0.5, 2.0, size=(ROWS, 1)), np.float32)
 
 
 def store_of(X: Any, path: Path, **options: Any) -> coremargin.Store:

@@ -49,6 +49,9 @@ def facts(status: Status, left: Forecast, waiting: int) -> list[list[str]]:
         parts = [f"{left.near:,} near the boundary"] if left.near else []
         parts += [f"{left.draws:,} drawn by lot"] if left.draws else []
         found.append(["Still to come", expected, ", ".join(parts) + (", if none is wrong" if left.draws else "")])
+    left_rows = status["rows"] - status["labels"] - status["unsure"]
+    warnings = [text for name, text in describe.expected_pairs(status, left=left_rows) if name == "warning"]
+    found += [["Warning", "nearly all rows", text] for text in warnings]
     found.append(_wrong(status))
     margin = _margin(status)
     return found if margin is None else [*found, margin]

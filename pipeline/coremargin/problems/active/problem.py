@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.data.extent import extent
 from coremargin.data.parts import parts_of
 from coremargin.data.view import bytes_read
 from coremargin.engine.plan import plan_blocks
@@ -177,6 +178,12 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
     def trials(self) -> Trial:
         """How many draws a trial has, and what they show."""
         return Trial(self.error, self.confidence, self.classes, self.by_class, self.trial)
+
+    @cached_property
+    def coordinates(self) -> int:
+        """How many features vary, by the statistics of the store: no answer decides about the others."""
+        reach = extent(self.source)
+        return max(1, int(np.count_nonzero(reach.low < reach.high)))
 
     @cached_property
     def drawing(self) -> Drawing:
