@@ -129,6 +129,8 @@ def test_bad_examples_are_refused_and_nothing_is_made(rows: np.ndarray, tmp_path
         (tmp_path / "texts.txt", UsageError, "needs a store that was made of one column of texts"),
         (tmp_path / "nan.npy", DataError, "nan"),
         (tmp_path / "none.npy", CoremarginError, "none.npy"),
+        ("hdfs://bucket/rows.npy", UsageError, "hdfs:// is not supported yet"),
+        ("s3://bucket/texts.txt", UsageError, "s3:// is not supported yet"),
     ]
     for like, error, text in cases:
         with pytest.raises(error, match=text):
