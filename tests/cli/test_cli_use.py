@@ -169,8 +169,8 @@ def test_evaluate_tells_rows_from_weights(
     store = make_store(X, turned, weights=np.array([5.0, 1.0, 1.0, 1.0, 2.0, 0.0]), name="weighed.zarr")
     plain, weighted = run_cli("evaluate", save_model(), store.path).stdout.split("weighted:")
     assert "accuracy       0.833333" in plain
-    assert "weights   10 in total" in weighted
-    assert "accuracy  0.500000" in weighted
+    assert "weights        10 in total" in weighted
+    assert "accuracy       0.500000" in weighted
     found = json.loads(run_cli("evaluate", save_model(), store.path, "--json", "--cluster", "threads").stdout)
     assert found["confusion"] == [[2, 0], [1, 3]]
     assert found["weighted"]["confusion"] == [[3.0, 0.0], [5.0, 2.0]]

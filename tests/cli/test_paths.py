@@ -80,7 +80,7 @@ def commands(group: click.Group, *before: str) -> Iterator[tuple[tuple[str, ...]
 
 
 #: Options and arguments that name files, and have another type: parts of the text are something else.
-OTHERS = {"labels", "names", "text", "image", "sources", "cluster", "weights"}
+OTHERS = {"labels", "names", "text", "image", "sources", "cluster", "weights", "like"}
 NO_FILES = {("schedule", "image")}
 
 

@@ -56,6 +56,29 @@ def _badly_scaled(rng: np.random.Generator, kind: str, n: int = 400) -> tuple[np
     return X[far], (value[far] > 0).astype(int)
 
 
+@pytest.mark.parametrize("loss", [{"loss": "hinge", "C": 1.0}, {"loss": "squared_hinge", "C": 1.0}])
+def test_dividing_rows_by_their_lengths_costs_no_read(
+    rng: np.random.Generator, make_store: MakeStore, tmp_path: Path, loss: dict[str, Any]
+) -> None:
+    """Unit rows, and the same rows at other lengths with "rownorm", are trained with the same reads, held or not."""
+    y = rng.random(6000) < 0.03
+    X = rng.normal(size=(6000, 16)) + 3.0 * y[:, None] * np.eye(16)[0]
+    unit = (X / np.linalg.norm(X, axis=1, keepdims=True)).astype(np.float32)
+    raw = unit * 2.0 ** rng.integers(-2, 3, size=(6000, 1)).astype(
+        np.float32
+    )  # exact, so that lengths are rounded alike
+    stores = [make_store(rows, y.astype(int), chunk_rows=300, name=name) for rows, name in ((unit, "u"), (raw, "r"))]
+    for memory in (2**18, 2**30):
+        reads = [
+            train_job(
+                new_job(store=store.path, out=tmp_path / f"{k}-{memory}", memory=memory, **loss, **scaling),
+                store, InProcess(1),
+            ).run["bytes_read"]
+            for k, (store, scaling) in enumerate(zip(stores, ({}, {"scaling": "rownorm"}), strict=True))
+        ]  # fmt: skip
+        assert reads[0] == reads[1] > 0
+
+
 @pytest.mark.specimens(7)
 @pytest.mark.parametrize("loss", LOSSES, ids=["hard", "hinge", "squared"])
 @pytest.mark.parametrize("kind", JUDGES)

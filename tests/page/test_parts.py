@@ -182,6 +182,7 @@ def test_a_page_is_opened_once(tmp_path: Path, run_cli: Callable[..., Result]) -
 
 STATUS: dict[str, Any] = {
     "status": "running", "labels": 4, "rows": 100, "evidence": None, "parameters": {"error": 0.05}, "unsure": 0,
+    "expected": None, "like": [],
     "confidence": 0.9, "loss": None, "upper": 1.0, "lower": None, "ratio": None, "draws_done": 2, "draws_open": 3,
     "attempt": 1, "contradiction": [], "reason": "it goes on", "out": "c",
 }  # fmt: skip
@@ -192,6 +193,8 @@ def test_what_the_page_says() -> None:
     assert "Draw 3 of 5 of attempt 1" in texts.reason("draw", None, STATUS)
     assert texts.reason("query", (0.12, 0.3), STATUS).startswith("It lies 0.12 from the boundary, within the 0.3")
     assert texts.reason("query", (0.4, 0.3), STATUS) == "It lay near the boundary when it was chosen."
+    assert texts.reason("start", None, STATUS).startswith("Until rows of every class are known")
+    assert texts.reason("start", None, {**STATUS, "like": [3]}).startswith("The rows most similar to the examples")
     facts = texts.facts(STATUS, Forecast(30, 12), 1)
     assert facts[:2] == [
         ["Answers", "5", "of 100 rows"],

@@ -140,6 +140,7 @@ class Campaign:
         trial: int | None = None,
         classes: Sequence[Any] | None = None,
         examples: Iterable[Annotation] | str | os.PathLike[str] = (),
+        like: Any = None,
         memory: int | str = 256 * 2**20,
         block: int | str = 128 * 2**20,
         expires: float | str | None = None,
@@ -190,6 +191,10 @@ class Campaign:
             Two, (negative, positive), or more; None: those of the store, or else the first two that are answered.
         examples : iterable of Annotation, or path-like, optional
             Known answers: a file of them, or another campaign about the same rows.
+        like : sequence of int, or path-like, array or table, optional
+            Examples of what is looked for, such as rows of a rare class: numbers of rows of the store, or rows as
+            ``ingest`` takes them; for a store of texts, a .txt file with one text per line. One scan finds the ten rows
+            with the largest mean cosine similarity to them, which are asked about first.
         memory, block : int or str
             Bytes for the rows in memory, and for what one task reads; a text such as "64 MiB".
         expires : float or str, optional
@@ -254,7 +259,8 @@ class Campaign:
             raise UsageError(f"expires: expected a time above 0, found {expires!r}")
         given: Iterable[Any] = () if isinstance(examples, str | os.PathLike) else examples
         rules = Rules(after, *check_people(people, settle))
-        create_campaign(convert(asked, ActiveJob, where="Campaign.create"), rules, given, name_of(None))
+        job = convert(asked, ActiveJob, where="Campaign.create")
+        create_campaign(job, rules, given, name_of(None), like=like, cluster=cluster)
         return cls(place, cluster=cluster, watch=watch)
 
     def __init__(

@@ -14,6 +14,7 @@ from coremargin.active.answer_files import read_answers_of
 from coremargin.active.answers import Annotation, AnswerContext, check_answers, name_of, named_classes
 from coremargin.active.log import Log, campaign_lock, entry_of
 from coremargin.active.penalty import with_penalty
+from coremargin.active.similar import similar_rows
 from coremargin.active.snapshot import Commit, digest_of_map, with_gamma, write_campaign_map
 from coremargin.data.chained_log import PENDING
 from coremargin.data.files import write_whole
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from coremargin.data.source import Source
+    from coremargin.engine.clusters.specs import Cluster
 
 #: The temporary folder of a new campaign.
 NEW = Kind(what="a campaign", records={}, files="|".join(map(re.escape, (ANSWERS, FILE, MAP, PENDING, VOTES))))
@@ -75,11 +77,20 @@ def check_people(people: int | None, settle: str | None) -> tuple[int | None, st
     return people, None if settle is None else name_of(settle)
 
 
-def create_campaign(job: ActiveJob, rules: Rules, examples: Iterable[Annotation] = (), who: str = "") -> None:
+def create_campaign(
+    job: ActiveJob,
+    rules: Rules,
+    examples: Iterable[Annotation] = (),
+    who: str = "",
+    *,
+    like: Any = None,
+    cluster: Cluster = None,
+) -> None:
     """Make the folder of a campaign at ``job.out``, with examples, recorded under the name ``who``.
 
-    examples: in addition to those that the job names. Raises OutputError, UsageError, StoreError, and what
-    ``check_answers`` and ``with_penalty`` raise; then nothing is made.
+    examples: in addition to those that the job names. like: rows, as of ``similar_rows``, in place of those of the job;
+    cluster: where the scan for similar ones runs. Raises OutputError, UsageError, StoreError, and what
+    ``similar_rows``, ``check_answers`` and ``with_penalty`` raise; then nothing is made.
     """
     place = Path(os.path.realpath(job.out))
     check_outside(place)
@@ -95,6 +106,8 @@ def create_campaign(job: ActiveJob, rules: Rules, examples: Iterable[Annotation]
         job = with_gamma(job, store)
         rows = transformed(store, job)
         job, given = _decide(job, store, rows, examples, place)
+        if (asked := job.like if like is None else like) is not None:
+            job = replace(job, like=similar_rows(store, asked, cluster))
         problem_with_reserve(job, rows).check()  # raises errors before the folder is made
         data = _bytes_of(job, store, rules, digest_of_map(rows))
         settings = read_campaign(data, str(place / FILE))
@@ -178,6 +191,7 @@ def _bytes_of(job: ActiveJob, store: Store, rules: Rules, map_digest: str | None
         "memory": job.memory_bytes,
         "block": int(job.block),
         "classes": job.classes,
+        "like": job.like,
         "map_digest": map_digest,
         **rules._asdict(),
     }

@@ -119,7 +119,8 @@ class Questions:
 
     def _question(self, row: int, who: str, now: float, lines: int) -> AskedRow:
         state = self._campaign.state
-        why: Any = "query" if state.answered.both_classes else "start"
+        begins = not state.answered.both_classes or row in self._campaign.problem.like
+        why: Any = "start" if begins else "query"
         attempt = None
         if row in state.draws.ids:
             why, attempt = "draw", state.attempt

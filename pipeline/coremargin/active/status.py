@@ -25,6 +25,7 @@ from coremargin.formats.answers import Growth
 from coremargin.formats.campaign import ANSWERS, MODEL, STATE
 from coremargin.formats.local_path import local_path
 from coremargin.formats.strict_json import cut
+from coremargin.maths.evidence import draws_needed, trial_size
 from coremargin.maths.margin import ratio
 from coremargin.maths.published_bounds import any_row, labels_asked
 from coremargin.models.registry import load
@@ -83,10 +84,12 @@ def status_of(campaign: CampaignState, awaited: int) -> dict[str, Any]:
         "rows": problem.source.rows,
         "grown": len(campaign.log.answers.growths),
         "labels_at_most": _labels_at_most(problem, state),
+        "expected": expected_answers(learner),
         "contradiction": _contradiction(campaign),
         "against_rest": classes[state.failed] if state.status == "contradiction" and problem.planes > 1 else None,
         "answered_by_class": counts_of(labels, classes),
         "parameters": parameters_of(job),
+        "like": job.like or [],
         "loss": job.loss,
         "C": job.cost,
         "trial": job.trial,
@@ -193,9 +196,9 @@ def _near(learner: Learner) -> int:
     """From the rows in memory within a slab; most of these leave it once the nearest are answered."""
     problem, state = learner.problem, learner.state
     known = len(state.answered)
-    usual = NEAR_PER_COORDINATE * (problem.source.features + 1) * problem.planes
+    usual = NEAR_PER_COORDINATE * (problem.coordinates + 1) * problem.planes
     if not state.answered.both_classes:
-        return usual
+        return usual if problem.trial is None else min(usual, problem.trial)
     rows, hypothesis = open_rows(state), state.hypothesis
     if not len(rows):
         return 0
@@ -204,6 +207,42 @@ def _near(learner: Learner) -> int:
     if problem.trial is not None:  # a trial starts after as many new answers as it has draws
         return min(within, max(problem.trial, state.tried) - (known - state.tried))
     return min(within, max(usual - known, within // 10))
+
+
+#: Share of the rows from which on a campaign asks about nearly every row.
+NEARLY_ALL = 0.8
+#: Shares of wrong labels that are proposed instead.
+ERRORS = (0.02, 0.05, 0.1, 0.2)
+
+
+def expected_answers(learner: Learner) -> dict[str, Any] | None:
+    """The forecast before two classes are known; then None.
+
+    remedy: where nearly every row would be asked about, other parameters with which it would be at most half of them:
+    with a larger error fewer are drawn, and with a loss no more are asked about near the hyperplane than are drawn.
+    """
+    problem, left = learner.problem, learner.problem.source.rows - len(learner.state.known)
+    if learner.state.answered.both_classes or not learner.running:
+        return None
+    found = forecast(learner)
+    total = min(found.total, left)
+    nearly_all = total >= NEARLY_ALL * left
+    remedy = _remedy(problem, found.near, left) if nearly_all else None
+    return {"answers": total, "near": found.near, "draws": found.draws, "nearly_all": nearly_all, "remedy": remedy}
+
+
+def _remedy(problem: ActiveMargin, near: int, rows: int) -> dict[str, Any] | None:
+    """The least change of the parameters that halves the work; None where there is none."""
+    strata = problem.classes if problem.by_class else 1
+    for error in (problem.error, *(one for one in ERRORS if one > problem.error)):
+        draws = strata * draws_needed(rows, error, (1.0 - problem.confidence) / (2 * strata))  # of the first attempt
+        if problem.loss is None and error > problem.error and near + draws <= rows / 2:
+            return {"error": error, "loss": None, "answers": near + draws}
+    for error in (problem.error, *(one for one in ERRORS if one > problem.error)):
+        draws = strata * trial_size(error, problem.confidence, strata=strata, rows=rows)
+        if min(near, draws) + draws <= rows / 2:
+            return {"error": error, "loss": problem.loss or "hinge", "answers": min(near, draws) + draws}
+    return None
 
 
 def distance_of(learner: Learner, row: int) -> tuple[float, float] | None:
@@ -274,6 +313,7 @@ def status_without_state(path: str | os.PathLike[str]) -> dict[str, Any] | None:
         "trial": job.trial,
         "by_class": job.by_class,
         "parameters": parameters_of(job),
+        "like": job.like or [],
         "store_bytes": Store.open(settings.location, digest=digest).scan_bytes,
         "bytes_read": None,
         "draws_wrong": None,
@@ -286,6 +326,7 @@ def status_without_state(path: str | os.PathLike[str]) -> dict[str, Any] | None:
         "peak_rss_bytes": None,
         "grown": len(grown),
         "labels_at_most": None,
+        "expected": None,
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -114,6 +115,11 @@ def active() -> None:
     type=PATH,
     help="Known labels: a file of row,label, or another campaign.",
 )
+@click.option(
+    "--like",
+    metavar="ROWS|FILE",
+    help="Ask about rows similar to these first: numbers of rows such as 7,12; a file of rows; a .txt file of texts.",
+)
 @click.option("--expires", metavar="TIME", help='Ask an unanswered question again after this time, such as "2 h".')
 @click.option("--people", type=WHOLE, help="Number of people who label each row; the majority, or --settle, decides.")
 @click.option("--settle", metavar="NAME", help="Who decides where the --people disagree.")
@@ -125,8 +131,11 @@ def start(store: Path | Location, **options: Any) -> None:
     by the store. If answers contradict each other, or no hyperplane separates the classes, start another campaign
     with a loss from the answers of the first.
 
+    If one class is rare, --like finds the rows most similar to some examples of it, in one scan.
+
     \b
       coremargin active start rows.zarr --out rows.campaign --classes ham,spam
+      coremargin active start texts.zarr --out texts.campaign --like texts.txt
       coremargin active start s3://bucket/rows.zarr --out rows.campaign --storage-option region=eu-central-1
       coremargin active start rows.zarr --out soft.campaign --loss hinge --C auto --examples rows.campaign
     """
@@ -140,6 +149,9 @@ def start(store: Path | Location, **options: Any) -> None:
         options["classes"] = [label_from_text(text) for text in classes.split(",")]
         if len(options["classes"]) < 2 or None in options["classes"]:
             raise click.BadParameter(f"expected labels such as ham,spam; found {classes}", param_hint="--classes")
+    if options["like"] is not None:
+        like = options["like"]
+        options["like"] = [int(row) for row in like.split(",")] if re.fullmatch(r"[0-9]+(,[0-9]+)*", like) else like
     if options["C"] is not None:
         try:
             options["C"] = cost_of(options["C"])

@@ -30,6 +30,7 @@ def status_text(found: dict[str, Any]) -> list[str]:
         ("answers", _answers(found)),
         *_bounds(found),
         *_labels_at_most(found),
+        *describe.expected_pairs(found, left=_left(found)),
         *describe.evidence_pairs(found["evidence"], unsure=found["unsure"], left=_left(found)),
         ("waiting", f"{count(found['awaited'], 'question')} without an answer, {found['passed']:,} put off"),
         ("read", f"{_size(found['bytes_read'])} in {count(found['scans'], 'scan')} and a sample"),

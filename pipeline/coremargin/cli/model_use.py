@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from coremargin.cli.common import Advance
     from coremargin.formats.location import Location
     from coremargin.models.evaluate import Evaluation, GroupScores, OneClassEvaluation, Weighted
+    from coremargin.models.ranks import AtPrecision
     from coremargin.verify.outcome import Outcome, Verification
 
 SECTION = "Models"
@@ -41,6 +42,13 @@ SECTION = "Models"
 _model = click.argument("model", type=MODEL)
 _store = click.argument("store", type=STORE)
 _rows = click.argument("store", metavar="STORE|FILE", type=STORE)
+_threshold = click.option(
+    "--threshold",
+    type=float,
+    default=0.0,
+    metavar="T",
+    help="Of two classes, predict the second for decision values above T.  [default: 0]",
+)
 _drop = click.option("--drop", metavar="COLUMNS", help="Columns of the file to ignore.")
 
 
@@ -148,6 +156,7 @@ def _require_epsilon(result: Verification, epsilon: float) -> None:
 @storage_option
 @cluster_option
 @_drop
+@_threshold
 @click.option("--overwrite", is_flag=True, help="Replace existing predictions.")
 @json_option
 @quiet_option
@@ -161,6 +170,7 @@ def predict(  # noqa: PLR0913 - one for each option
     kernel: Any,
     cluster: str | None,
     drop: str | None,
+    threshold: float,
     overwrite: bool,
     **output: bool,
 ) -> None:
@@ -199,6 +209,7 @@ def predict(  # noqa: PLR0913 - one for each option
             cluster=cluster,
             overwrite=overwrite,
             drop=split(drop) or (),
+            threshold=threshold,
             on_progress=_show_rows_progress(advance, "predicting", store),
             on_ingest=show_ingest_progress(advance),
         )
@@ -221,6 +232,13 @@ def predict(  # noqa: PLR0913 - one for each option
 @click.option(
     "--weights", callback=locate, metavar="WHERE", help="Sample weights of a file's rows, as in `coremargin ingest`."
 )
+@_threshold
+@click.option(
+    "--precision", type=float, metavar="P", help="Also find thresholds for this precision of the second class."
+)
+@click.option(
+    "--confidence", type=float, default=0.99, show_default=True, metavar="SHARE", help="Of the interval of --precision."
+)
 @json_option
 @quiet_option
 def evaluate(
@@ -231,11 +249,15 @@ def evaluate(
     STORE may also be a file, or a quoted pattern, that `coremargin ingest` accepts: columns are matched by name and
     encoded as for the model.
 
-    Accuracy, precision, recall and F1 of each class, confusion matrix and area under the ROC curve, in one pass and
-    bounded memory. If the matrix is wider than the terminal, the most frequent confusions are shown instead; --json
-    has the whole matrix. Rows without a label are counted and skipped. With weights, from the store or from --weights,
-    weighted metrics are shown too. For a model of one class, rows outside are counted by label, unless labels are
-    1 and -1, as it predicts them.
+    Accuracy, precision, recall and F1 of each class, confusion matrix, area under the ROC curve and average precision,
+    in one pass and bounded memory. If the matrix is wider than the terminal, the most frequent confusions are shown
+    instead; --json has the whole matrix. Rows without a label are counted and skipped. With weights, from the store or
+    from --weights, weighted metrics are shown too. For a model of one class, rows outside are counted by label, unless
+    labels are 1 and -1, as it predicts them.
+
+    --precision shows two thresholds: the one of the largest recall whose precision on these rows is at least P, and
+    the one of which the rows show, with --confidence, that its precision on further rows is. The second holds if rows
+    are drawn independently from one source and the model was not trained on them.
 
     For rows in groups also the share of groups with correct labels for all rows and, if labels are such as B-NP, I-NP
     and O, precision, recall and F1 of chunks, counted as conlleval does. Labels that the model does not know are
@@ -244,6 +266,7 @@ def evaluate(
     \b
     Examples:
       coremargin evaluate rows.model test.zarr
+      coremargin evaluate rows.model test.zarr --precision 0.9
       coremargin evaluate adult.model adult-test.csv --weights fnlwgt
     """
     from coremargin.models.evaluate import OneClassEvaluation
@@ -311,6 +334,8 @@ def describe_evaluation(result: Evaluation, width: int) -> list[str]:
         for label, s in zip(labels, result.classes, strict=True)
     ]
     head = ("label", "rows", "precision", "recall", "F1")
+    if result.at_precision is not None:
+        pairs += _describe_thresholds(result.at_precision)
     lines = [*facts(pairs), "", *_class_tables([head, *scores], result.confusion, labels, width, _ROWS)]
     if result.groups is not None and result.groups.chunks:
         lines += ["", *_chunk_table(result.groups)]
@@ -400,9 +425,35 @@ def _summary_metrics(result: Evaluation | Weighted) -> list[tuple[str, str]]:
     ]
     if len(result.confusion) > 2:
         return pairs
-    within = f" (within {result.roc_auc_error:.1g})" if result.roc_auc_error else ""
-    area = "none: all rows have the same class" if result.roc_auc is None else f"{result.roc_auc:.6f}{within}"
-    return [*pairs, ("ROC AUC", area)]
+    areas = [
+        ("ROC AUC", result.roc_auc, result.roc_auc_error),
+        ("avg precision", result.average_precision, result.average_precision_error),
+    ]
+    for name, value, error in areas:
+        within = f" (within {error:.1g})" if error else ""
+        pairs.append((name, "none: all rows have the same class" if value is None else f"{value:.6f}{within}"))
+    return pairs
+
+
+def _describe_thresholds(found: AtPrecision) -> list[tuple[str, str]]:
+    """The thresholds for a wanted precision, each with all its digits, for `predict --threshold`."""
+    best, assured = found.best, found.assured
+    more = f", another at most {found.recall_error:.1g} more" if found.recall_error else ""
+    on_rows = (
+        f"no threshold has a precision of {found.precision:g} on these rows"
+        if best is None
+        else f"recall {best.recall:.6f}{more}, precision {best.precision:.6f}: threshold {best.threshold!r}"
+    )
+    if assured is not None:
+        shown = (
+            f"recall {assured.recall:.6f}, precision {assured.lower:.4f} to {assured.upper:.4f} on further rows, "
+            f"confidence {found.confidence:g}: threshold {assured.threshold!r}"
+        )
+    elif found.trained_on:
+        shown = "nothing: the model was trained on these rows; evaluate others"
+    else:
+        shown = f"no threshold, with confidence {found.confidence:g}: more rows, or a lower precision, may show one"
+    return [(f"precision {found.precision:g}", on_rows), ("  shown", shown)]
 
 
 COMMANDS = (verify, predict, evaluate)

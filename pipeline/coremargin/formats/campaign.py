@@ -64,7 +64,8 @@ class CampaignSettings(Strict, frozen=True, kw_only=True):
     by_class: that share is one of the rows of each class that is predicted. hypothesis: the centre of the method takes
     the place of the largest margin. loss, C, trial: answers may contradict each other. memory, block: for the rows in
     memory, and bytes that one task reads. expires: seconds after which a question without an answer may be asked again.
-    people: so many are asked about each row; settle: who settles what they disagree about.
+    people: so many are asked about each row; settle: who settles what they disagree about. like: rows
+    that are asked about first, in this order: the most similar to given examples.
     store_options: of the address of the store. map and so on: what rows are mapped by, gamma being a number;
     map_digest: of the arrays of the map (map.npz).
     """
@@ -102,6 +103,7 @@ class CampaignSettings(Strict, frozen=True, kw_only=True):
     expires: Annotated[float, Meta(gt=0, le=1e12)] | None = None
     people: Annotated[int, Meta(ge=2, le=MOST_PEOPLE)] | None = None
     settle: Annotated[Word, Meta(min_length=1)] | None = None
+    like: Annotated[list[Annotated[int, Meta(ge=0, le=MOST_ROWS)]], Meta(min_length=1, max_length=1000)] | None = None
 
     def __post_init__(self) -> None:
         """Raises ValueError for two labels that are one, options that no store has, half a soft margin or map."""
@@ -114,6 +116,8 @@ class CampaignSettings(Strict, frozen=True, kw_only=True):
             raise ValueError("expected store_options of an address, by their names")
         if self.settle is not None and self.people is None:
             raise ValueError("expected settle with people only")
+        if self.like is not None and (len(set(self.like)) < len(self.like) or max(self.like) >= self.rows):
+            raise ValueError(f"like: expected different numbers of rows below {self.rows:,}")
         self._check_map()
 
     def _check_map(self) -> None:

@@ -14,14 +14,14 @@ import numpy as np
 
 from coremargin.data.sources.paths import resolve_paths
 from coremargin.engine.clusters.specs import local_cluster
-from coremargin.errors import LabelError
+from coremargin.errors import LabelError, UsageError
 from coremargin.models.chunk_scores import ChunkLabels, ChunkScore, chunk_scores
 from coremargin.models.decided_groups import decide_groups
 from coremargin.models.decision import Scorer, decided, leads
 from coremargin.models.executor import probe_in_order
 from coremargin.models.matching import scorer_for
-from coremargin.models.predict import opened_model
-from coremargin.models.ranks import Ranks
+from coremargin.models.predict import check_threshold, opened_model
+from coremargin.models.ranks import AtPrecision, Bounded, Ranks
 from coremargin.models.rows import rows_for
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from coremargin.models.decided_groups import DecidedGroups
     from coremargin.models.fleet import AnyModel
 
-EXACT_ROWS = 10_000_000  #: most rows whose decision values are held (90 MB, 170 with weights) for an exact ROC AUC
+EXACT_ROWS = 10_000_000  #: most rows whose decision values are held (90 MB, 170 with weights) for exact ranks
 
 OnProgress = Callable[[int, int], object]
 
@@ -60,6 +60,8 @@ class Weighted:
     f1: float
     roc_auc: float | None
     roc_auc_error: float
+    average_precision: float | None
+    average_precision_error: float
     confusion: tuple[tuple[float, ...], ...]  #: confusion[i][j]: sum of the weights of these rows
 
 
@@ -85,9 +87,10 @@ class Evaluation:
     confusion[i][j]: rows of class i that were given class j. roc_auc: of two classes, how often a positive row has a
     larger decision value than a negative one, ties count half; None with rows of one class only, or of more than two.
     It is true within ``roc_auc_error``: 0 up to ``exact_rows`` rows, beyond that half the share of the pairs whose
-    values fall into the same narrow bin. All of this counts rows, those of weight 0 too; ``weighted`` counts their
-    weights, None where the store has none or they sum to 0. groups: None where rows are in none; with groups, classes
-    that the model does not know are counted after its own.
+    values fall into the same narrow bin. average_precision: of the positive class, with its error, likewise.
+    at_precision: thresholds for the precision that was asked for. All of this counts rows, those of weight 0 too;
+    ``weighted`` counts their weights, None where the store has none or they sum to 0. groups: None where rows are in
+    none; with groups, classes that the model does not know are counted after its own.
     """
 
     rows: int
@@ -97,12 +100,15 @@ class Evaluation:
     f1: float  #: mean of the classes
     roc_auc: float | None
     roc_auc_error: float
+    average_precision: float | None
+    average_precision_error: float
     classes: tuple[ClassScore, ...]
     confusion: tuple[tuple[int, ...], ...]
     source: str = field(compare=False)  #: the rows, as messages name them
-    lowest_margin: float  #: smallest lead of a row's own class: negative when a row lies on the wrong side
+    lowest_margin: float  #: smallest lead of a row's own class, from the threshold on: negative on the wrong side
     weighted: Weighted | None = None
     groups: GroupScores | None = None
+    at_precision: AtPrecision | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -145,6 +151,7 @@ class _CountOutside:
 
     scorer: Scorer
     classes: int
+    threshold: float
 
     def __call__(self, source: Source, block: Block) -> list[tuple[np.ndarray, np.ndarray, np.ndarray, float]]:
         return [self._of(source, chunk) for chunk in block.chunks]
@@ -153,7 +160,7 @@ class _CountOutside:
         rows, codes = source.read(chunk)
         first, weights = source.span(chunk)[0], source.weights(chunk)
         values = self.scorer.values(rows, lambda row: f"{source.name}, row {first + row}")
-        outside = decided(values) == 0
+        outside = decided(values - self.threshold) == 0
         places = np.where(codes >= 0, codes, self.classes)
         rows_of, outside_of = (np.bincount(places[some], minlength=self.classes + 1) for some in (slice(None), outside))
         sums = np.zeros(2) if weights is None else np.array([weights.sum(), weights[outside].sum()])
@@ -185,6 +192,7 @@ class _Compare:
     scorer: Scorer
     classes: int
     sides: np.ndarray
+    threshold: float
 
     def __call__(self, source: Source, block: Block) -> list[_Tally]:
         return [self._of(source, chunk) for chunk in block.chunks]
@@ -200,7 +208,8 @@ class _Compare:
             return _Tally(np.zeros(shape, np.int64), nothing, len(codes), np.inf, None, truth == 1, weights)
         ids = source.span(chunk)[0] + np.flatnonzero(known)
         decisions = self.scorer.values(rows, lambda row: f"{source.name}, row {ids[row]}")
-        return _tally(truth, decided(decisions), decisions, weights, len(codes) - len(truth), self.classes)
+        places, unlabelled = decided(decisions - self.threshold), len(codes) - len(truth)  # the sign is exact
+        return _tally(truth, places, decisions, weights, unlabelled, self.classes, self.threshold)
 
 
 @dataclass(frozen=True)
@@ -233,7 +242,13 @@ class _CompareGroups:
 
 
 def _tally(
-    truth: np.ndarray, places: np.ndarray, values: np.ndarray, weights: np.ndarray | None, unlabelled: int, classes: int
+    truth: np.ndarray,
+    places: np.ndarray,
+    values: np.ndarray,
+    weights: np.ndarray | None,
+    unlabelled: int,
+    classes: int,
+    threshold: float = 0.0,
 ) -> _Tally:
     """Of labelled rows (n,), the places of their labels and of those they are given, and decision values."""
     cell, own = truth * classes + places, values.shape[1] if values.ndim == 2 else 2
@@ -243,7 +258,7 @@ def _tally(
         confusion=np.bincount(cell, minlength=classes**2).reshape(classes, classes),
         weighed=None if weights is None else np.bincount(cell, weights, classes**2).reshape(classes, classes),
         unlabelled=unlabelled,
-        lowest=float(leads(values[known], truth[known]).min(initial=np.inf)),
+        lowest=float(leads(values[known] - threshold, truth[known]).min(initial=np.inf)),
         decisions=decisions,
         positive=truth == 1,
         weights=weights,
@@ -263,6 +278,9 @@ def evaluate(  # noqa: PLR0913 - one word for each decision, all but two with a 
     weights: str | int | None = None,
     on_ingest: OnIngest | None = None,
     exact_rows: int = EXACT_ROWS,
+    threshold: float = 0.0,
+    precision: float | None = None,
+    confidence: float = 0.99,
 ) -> Evaluation | OneClassEvaluation:
     """Metrics of a model on the labelled rows of a source; rows without a label are counted and skipped.
 
@@ -273,16 +291,43 @@ def evaluate(  # noqa: PLR0913 - one word for each decision, all but two with a 
     ``drop``, and the ``weights`` of rows, a column or a file. C, gamma: of a fleet, whose members decide.
     kernel: of a model in a folder whose kernel is a function. cluster: where to compute, as for ``train``; None: on the
     threads of this process. on_progress(rows done, rows in all) is called after each chunk, in order; on_ingest as of
-    ``ingest``, of files.
-    Raises LabelError (no labelled rows, a class that the model does not know), DataError (other features, damage).
+    ``ingest``, of files. threshold: as of ``predict``. precision: of the second class, for which thresholds are wanted;
+    confidence: of their intervals, which hold if rows are independent draws from one source and the model was not
+    trained on them.
+    Raises LabelError (no labelled rows, a class that the model does not know), DataError (other features, damage),
+    UsageError (a precision and a model without exactly two classes).
     """
+    wanted = None if precision is None else _Wanted(precision, confidence)
     source, cluster = resolve_paths(source), local_cluster(cluster)
     model = opened_model(model, C, gamma, kernel)
+    check_threshold(model, threshold)
     labelled = bool(model.classes)
+    if wanted is not None and len(model.labels) != 2:
+        raise UsageError(f"a precision is of two classes, the model has {len(model.labels):,}; leave it out")
+    if wanted is not None and model.grouped:
+        raise UsageError("a precision is of rows that are labelled one by one, the model labels groups; leave it out")
     with rows_for(model, source, labelled=labelled, drop=drop, weights=weights, on_progress=on_ingest) as rows:
         if not labelled and not _has_labels(rows, model.labels):
-            return _outside(model, rows, cluster, on_progress)
-        return _evaluated(model, rows, cluster, exact_rows, on_progress)
+            if wanted is not None:
+                raise UsageError(
+                    f"{rows.name}: a precision takes rows with the labels -1 and 1, as predicted; found none"
+                )
+            return _outside(model, rows, cluster, on_progress, threshold)
+        return _evaluated(model, rows, cluster, exact_rows, on_progress, wanted, threshold)
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """A precision for which thresholds are wanted, and the confidence of their intervals. Raises UsageError."""
+
+    precision: float
+    confidence: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.precision <= 1:
+            raise UsageError(f"precision: expected a share above 0 and at most 1; found {self.precision}")
+        if not 0 < self.confidence < 1:
+            raise UsageError(f"confidence: expected a share between 0 and 1, both excluded; found {self.confidence}")
 
 
 def _has_labels(source: Source, labels: Sequence[Any]) -> bool:
@@ -292,11 +337,14 @@ def _has_labels(source: Source, labels: Sequence[Any]) -> bool:
     return bool(used) and all(label in labels for label in used)
 
 
-def _outside(model: AnyModel, source: Source, cluster: Cluster, on_progress: OnProgress | None) -> OneClassEvaluation:
+def _outside(
+    model: AnyModel, source: Source, cluster: Cluster, on_progress: OnProgress | None, threshold: float
+) -> OneClassEvaluation:
     classes = [*source.classes, None]
     rows, outside = np.zeros((2, len(classes)), np.int64)
     sums, lowest = np.zeros(2), np.inf
-    with probe_in_order(source, _CountOutside(scorer_for(model, source), len(source.classes)), cluster) as found:
+    probe = _CountOutside(scorer_for(model, source), len(source.classes), threshold)
+    with probe_in_order(source, probe, cluster) as found:
         for chunk, tally in enumerate(tally for block in found for tally in block):
             rows, outside, sums, lowest = rows + tally[0], outside + tally[1], sums + tally[2], min(lowest, tally[3])
             if on_progress is not None:
@@ -319,24 +367,28 @@ def _evaluated(
     cluster: Cluster,
     exact_rows: int,
     on_progress: OnProgress | None,
+    wanted: _Wanted | None,
+    threshold: float,
 ) -> Evaluation:
     scorer, (labels, sides) = scorer_for(model, source), _sides(model, source)
     chunks = None if source.groups is None else ChunkLabels.from_labels(labels)
-    probe: Callable[[Source, Block], list[_Tally]] = _Compare(scorer, len(labels), sides)
+    probe: Callable[[Source, Block], list[_Tally]] = _Compare(scorer, len(labels), sides, threshold)
     if source.groups is not None:
         probe = _CompareGroups(scorer, len(labels), sides, chunks)
     with probe_in_order(source, probe, cluster) as found:
         tallies = (tally for block in found for tally in block)
-        return _put_together(labels, chunks, source, tallies, exact_rows, on_progress)
+        return _put_together(model, labels, chunks, source, tallies, exact_rows, on_progress, wanted)
 
 
-def _put_together(
+def _put_together(  # noqa: PLR0913 - what is counted, and how it is shown
+    model: AnyModel,
     labels: Sequence[Any],
     chunk_labels: ChunkLabels | None,
     source: Source,
     tallies: Iterator[_Tally],
     exact_rows: int,
     on_progress: OnProgress | None,
+    wanted: _Wanted | None,
 ) -> Evaluation:
     confusion: np.ndarray = np.zeros((len(labels),) * 2, dtype=np.int64)
     weighed, weighted = np.zeros(confusion.shape), source.weights(0) is not None
@@ -349,14 +401,19 @@ def _put_together(
         unlabelled, lowest = unlabelled + tally.unlabelled, min(lowest, tally.lowest)
         groups += 0 if tally.groups is None else tally.groups
         chunks += 0 if tally.chunks is None else tally.chunks
-        if tally.decisions is not None:
+        if tally.decisions is not None and len(labels) == 2:
             ranks.add(tally.decisions, tally.positive, tally.weights)
         if on_progress is not None:
             on_progress(unlabelled + int(confusion.sum()), source.rows)
-    two = len(labels) == 2
-    area, weighted_area = ranks.areas() if two else ((None, 0.0), (None, 0.0))
-    found = _scores(labels, source.name, confusion, area, unlabelled, lowest, _weighted(weighed, weighted_area))
-    return found if source.groups is None else replace(found, groups=_group_scores(groups, chunk_labels, chunks))
+    rows, weights = ranks.rankings()  # empty with more than two classes
+    areas, at_precision = (rows.roc_auc(), rows.average_precision()), None
+    if wanted is not None:
+        same = model.store_digest == source.digest
+        at_precision = rows.at_precision(wanted.precision, wanted.confidence, trained_on=same)
+    scores = _scores(labels, source.name, confusion, areas, unlabelled, lowest)
+    weighted_areas = areas if weights is None else (weights.roc_auc(), weights.average_precision())
+    found = None if source.groups is None else _group_scores(groups, chunk_labels, chunks)
+    return replace(scores, weighted=_weighted(weighed, weighted_areas), at_precision=at_precision, groups=found)
 
 
 def _group_scores(groups: np.ndarray, labels: ChunkLabels | None, chunks: np.ndarray) -> GroupScores:
@@ -399,10 +456,9 @@ def _scores(
     labels: Sequence[Any],
     source: str,
     confusion: np.ndarray,
-    area: tuple[float | None, float],
+    areas: tuple[Bounded, Bounded],
     unlabelled: int,
     lowest: float,
-    weighted: Weighted | None,
 ) -> Evaluation:
     rows, predicted = confusion.sum(axis=1), confusion.sum(axis=0)
     precision, recall, f1 = shares_of(confusion)
@@ -416,17 +472,18 @@ def _scores(
         accuracy=float(np.diag(confusion).sum() / rows.sum()),
         balanced_accuracy=float(recall[rows > 0].mean()),
         f1=float(f1.mean()),
-        roc_auc=area[0],
-        roc_auc_error=area[1],
+        roc_auc=areas[0].value,
+        roc_auc_error=areas[0].error,
+        average_precision=areas[1].value,
+        average_precision_error=areas[1].error,
         classes=scores,
         confusion=tuple(tuple(line) for line in confusion.tolist()),
         source=source,
         lowest_margin=lowest,
-        weighted=weighted,
     )
 
 
-def _weighted(confusion: np.ndarray, area: tuple[float | None, float]) -> Weighted | None:
+def _weighted(confusion: np.ndarray, areas: tuple[Bounded, Bounded]) -> Weighted | None:
     weight = float(confusion.sum())
     if weight == 0:
         return None
@@ -436,8 +493,10 @@ def _weighted(confusion: np.ndarray, area: tuple[float | None, float]) -> Weight
         accuracy=float(np.diag(confusion).sum() / weight),
         balanced_accuracy=float(recall[confusion.sum(axis=1) > 0].mean()),
         f1=float(f1.mean()),
-        roc_auc=area[0],
-        roc_auc_error=area[1],
+        roc_auc=areas[0].value,
+        roc_auc_error=areas[0].error,
+        average_precision=areas[1].value,
+        average_precision_error=areas[1].error,
         confusion=tuple(tuple(line) for line in confusion.tolist()),
     )
 

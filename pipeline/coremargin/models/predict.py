@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -93,6 +94,7 @@ class _Label:
     """The probe: decision values of each chunk of a block, or of the groups that begin there."""
 
     scorer: Scorer
+    threshold: float
 
     def __call__(self, source: Source, block: Block) -> list[_Given]:
         if isinstance(self.scorer, SequenceScorer):
@@ -107,9 +109,10 @@ class _Label:
     def _of(self, source: Source, chunk: int) -> _Given:
         first = source.span(chunk)[0]
         decisions = self.scorer.values(source.read(chunk)[0], lambda row: f"{source.name}, row {first + row}")
-        codes = decided(decisions).astype(np.int32)
+        above = decisions - self.threshold  # the sign of a difference is exact
+        codes = decided(above).astype(np.int32)
         own = decisions if decisions.ndim == 1 else decisions[np.arange(len(codes)), codes]
-        return _Given(codes, own, float(np.abs(leads(decisions, codes)).min()))
+        return _Given(codes, own, float(np.abs(leads(above, codes)).min()))
 
 
 def predict(  # noqa: PLR0913 - one word for each decision, all but three with a default
@@ -125,6 +128,7 @@ def predict(  # noqa: PLR0913 - one word for each decision, all but three with a
     on_progress: OnProgress | None = None,
     drop: Sequence[str] = (),
     on_ingest: OnIngest | None = None,
+    threshold: float = 0.0,
 ) -> Prediction:
     """Write label and decision value of every row of ``source`` to ``out``.
 
@@ -135,6 +139,7 @@ def predict(  # noqa: PLR0913 - one word for each decision, all but three with a
     function. cluster: where to compute, as for ``train``; None:
     on the threads of this process. The output is the same to the bit, however many there are.
     on_progress(rows done, rows in all) is called after each chunk, in order; on_ingest as of ``ingest``, of files.
+    threshold: of two classes, the second is given to rows whose decision value is above it.
     Raises DataError (other columns or features, damaged store), OutputError (cannot be written), Busy (another job is
     writing there), UsageError (something is there; another ending; a fleet with several values of C, none of them
     chosen; a place in a store or a model; rows without groups, of a model that labels sequences).
@@ -142,11 +147,12 @@ def predict(  # noqa: PLR0913 - one word for each decision, all but three with a
     path = location(out) if is_remote(out) else Path(os.path.abspath(local_path(out)))
     source = resolve_paths(source)
     model, cluster = opened_model(model, C, gamma, kernel), local_cluster(cluster)
+    check_threshold(model, threshold)
     check_outside(path)
     if not is_source(source) and not is_store(source):
         refuse_output(path, overwrite=overwrite)  # before files are read for hours
     with rows_for(model, source, labelled=False, drop=drop, next_to=_folder(path), on_progress=on_ingest) as rows:
-        return _predicted(model, rows, path, cluster, overwrite=overwrite, on_progress=on_progress)
+        return _predicted(Subject(model, rows, threshold), path, cluster, overwrite=overwrite, on_progress=on_progress)
 
 
 def _folder(path: Path | Location) -> Path | None:
@@ -157,18 +163,13 @@ def _folder(path: Path | Location) -> Path | None:
 
 
 def _predicted(
-    model: AnyModel,
-    source: Source,
-    path: Path | Location,
-    cluster: Cluster,
-    *,
-    overwrite: bool,
-    on_progress: OnProgress | None,
+    about: Subject, path: Path | Location, cluster: Cluster, *, overwrite: bool, on_progress: OnProgress | None
 ) -> Prediction:
-    scorer = scorer_for(model, source)
+    model, source = about.model, about.source
+    probe = _Label(scorer_for(model, source), about.threshold)
     counts, least = np.zeros(len(model.labels), np.int64), np.inf
-    writing = open_predictions(path, Subject(model, source), overwrite=overwrite)  # before a lock makes folders
-    with Locked(path, "these predictions"), writing as sink, probe_in_order(source, _Label(scorer), cluster) as found:
+    writing = open_predictions(path, about, overwrite=overwrite)  # before a lock makes folders
+    with Locked(path, "these predictions"), writing as sink, probe_in_order(source, probe, cluster) as found:
         for batch in _batches(found, source, on_progress):
             codes = np.concatenate([given.codes for given in batch])
             sink.write(codes, np.concatenate([given.decisions for given in batch]))
@@ -225,6 +226,16 @@ def format_of(path: Path | Location) -> Callable[..., AbstractContextManager[Sin
             f"choose one of them"
         )
     return make
+
+
+def check_threshold(model: AnyModel, threshold: float) -> None:
+    """Raises UsageError for a threshold that is not finite, or that the model has no use for."""
+    if not math.isfinite(threshold):
+        raise UsageError(f"threshold: expected a finite number, found {threshold}")
+    if threshold and len(model.labels) != 2:
+        raise UsageError(f"a threshold is between two classes, the model has {len(model.labels):,}; leave it out")
+    if threshold and model.grouped:
+        raise UsageError("a threshold is for rows that are labelled one by one, the model labels groups; leave it out")
 
 
 def opened_model(

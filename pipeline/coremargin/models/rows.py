@@ -53,23 +53,57 @@ def rows_for(
             raise UsageError("--weights goes with files only: a store has its own weights, or none; leave it out")
         yield Store.open(source) if isinstance(source, str | os.PathLike) else source
     else:
-        columns = model.columns or _by_number(model.features)
-        with TemporaryDirectory(prefix=_PREFIX, dir=next_to) as folder, Locked(Path(folder) / "rows", "rows"):
-            _sweep(Path(folder))
-            place = Path(folder) / "rows.zarr"
-            report = ingest(
-                source,
-                place,
-                columns=columns,
-                columns_of="the model",
-                unlabelled=False if labelled else None,
-                dtype=str(model.record["dtype"]),
-                drop=drop,
-                weights=weights,
-                group=GROUP_OF_COLUMNS if model.grouped else None,
-                on_progress=on_progress,
-            )
-            yield Store.open(place, name=report.source)
+        with rows_in_columns(
+            source,
+            model.columns,
+            model.features,
+            str(model.record["dtype"]),
+            "the model",
+            labelled=labelled,
+            drop=drop,
+            weights=weights,
+            group=GROUP_OF_COLUMNS if model.grouped else None,
+            next_to=next_to,
+            on_progress=on_progress,
+        ) as rows:
+            yield rows
+
+
+@contextmanager
+def rows_in_columns(  # noqa: PLR0913 - rows, what they become, and where
+    source: Any,
+    columns: ColumnsRecord | None,
+    features: int,
+    dtype: str,
+    columns_of: str,
+    *,
+    labelled: bool = False,
+    drop: Sequence[str] = (),
+    weights: str | int | None = None,
+    group: Any = None,
+    next_to: Path | None = None,
+    on_progress: OnProgress | None = None,
+) -> Iterator[Store]:
+    """A store, for the moment, of what ``ingest`` takes, with these columns, or without so many features.
+
+    columns_of: whose columns they are, for messages. Others as of ``rows_for``.
+    """
+    with TemporaryDirectory(prefix=_PREFIX, dir=next_to) as folder, Locked(Path(folder) / "rows", "rows"):
+        _sweep(Path(folder))
+        place = Path(folder) / "rows.zarr"
+        report = ingest(
+            source,
+            place,
+            columns=columns or _by_number(features),
+            columns_of=columns_of,
+            unlabelled=False if labelled else None,
+            dtype=dtype,
+            drop=drop,
+            weights=weights,
+            group=group,
+            on_progress=on_progress,
+        )
+        yield Store.open(place, name=report.source)
 
 
 def _sweep(own: Path) -> None:

@@ -30,6 +30,11 @@ def reason(why: str, near: tuple[float, float] | None, status: Status) -> str:
         return "It lay near the boundary when it was chosen."
     if why == "query":
         return "It lies near the boundary. Whatever its label is, it says much."
+    if why == "start" and status["like"]:
+        return (
+            "The rows most similar to the examples come first; then, until rows of every class are known, those far "
+            "from each other."
+        )
     if why == "start":
         return "Until rows of every class are known, those far from each other are asked about."
     return "It was given as an example before."
@@ -44,6 +49,9 @@ def facts(status: Status, left: Forecast, waiting: int) -> list[list[str]]:
         parts = [f"{left.near:,} near the boundary"] if left.near else []
         parts += [f"{left.draws:,} drawn by lot"] if left.draws else []
         found.append(["Still to come", expected, ", ".join(parts) + (", if none is wrong" if left.draws else "")])
+    left_rows = status["rows"] - status["labels"] - status["unsure"]
+    warnings = [text for name, text in describe.expected_pairs(status, left=left_rows) if name == "warning"]
+    found += [["Warning", "nearly all rows", text] for text in warnings]
     found.append(_wrong(status))
     margin = _margin(status)
     return found if margin is None else [*found, margin]

@@ -29,10 +29,11 @@ class Sink(Protocol):
 
 @dataclass(frozen=True)
 class Subject:
-    """What predictions are about: who made them, of which rows."""
+    """What predictions are about: who made them, of which rows; threshold: between two classes."""
 
     model: AnyModel
     source: Source
+    threshold: float = 0.0
 
     def attributes(self) -> dict[str, Any]:
         """What predictions say of themselves, where their format has a place for it."""
@@ -42,6 +43,7 @@ class Subject:
             "rows": self.source.rows,
             "classes": list(self.model.labels),
             "model": {"status": self.model.status, **self.model.proof},
+            **({"threshold": self.threshold} if self.threshold else {}),
             "source": {
                 "name": Path(self.source.name).name,
                 "digest": self.source.digest,

@@ -87,6 +87,34 @@ def unsure_text(unsure: int) -> str:
     return f"{text}: nothing is claimed of {'it' if one else 'them'}"
 
 
+def expected_pairs(status: Facts, *, left: int) -> Pairs:
+    """How many answers a campaign needs, before two classes are known; if these may be nearly all, what needs fewer.
+
+    left: rows without an answer.
+    """
+    expected = status["expected"]
+    if expected is None:
+        return []
+    near = f"{expected['near']:,} near the hyperplane (fewer the larger the margin)" if expected["near"] else ""
+    drawn = f"{expected['draws']:,} drawn" if expected["draws"] else ""
+    drawn += " (if none is wrong)" if drawn and not is_soft(status["parameters"]) else ""
+    parts = " and ".join(part for part in (near, drawn) if part)
+    pairs = [("expected", f"up to about {count(expected['answers'], 'answer')}: {parts}")]
+    if expected["nearly_all"]:
+        pairs.append(("warning", f"these may be nearly all of the {left:,} rows: {_fewer(expected['remedy'], status)}"))
+    return pairs
+
+
+def _fewer(remedy: Facts | None, status: Facts) -> str:
+    """What to do instead of a campaign that asks about nearly every row."""
+    every = "label all of them, and train on their labels"
+    if remedy is None:
+        return every
+    options = f" --loss {remedy['loss']} --C 1" if remedy["loss"] is not None and status["loss"] is None else ""
+    options += f" --error {remedy['error']:g}" if remedy["error"] != status["parameters"]["error"] else ""
+    return f"{every}, or start with{options}: up to about {remedy['answers']:,} answers"
+
+
 def bounds_pairs(record: Facts, exactly: Any) -> Pairs:
     """What is proven of the hyperplane, or of each class's; exactly: how a bound is written."""
     certificate, parameters, members = record["certificate"], record["parameters"], record.get("members")

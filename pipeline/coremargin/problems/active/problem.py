@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.data.extent import extent
 from coremargin.data.parts import parts_of
 from coremargin.data.view import bytes_read
 from coremargin.engine.plan import plan_blocks
@@ -144,7 +145,8 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
     epsilon: what may be missing of the margin, as a share. error, confidence: at most so many rows are labelled
     wrongly, as a share, and how sure that is to be; by_class: of the rows that are given each class, which says more
     where one is rare. seed: of the draws. classes: how many there are; answers are their places. loss, cost: for
-    answers that contradict each other, with the number of draws of a trial.
+    answers that contradict each other, with the number of draws of a trial. like: rows that are asked about first, in
+    this order, as they may be of a rare class.
     """
 
     method: Method = "coreset"
@@ -159,6 +161,7 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
     loss: Loss | None = None
     cost: float = 1.0
     trial: int | None = None
+    like: tuple[int, ...] = ()
     resident_rows: int = RESIDENT_ROWS
     blocks: int = 1
     sample_share: float = SAMPLE_SHARE
@@ -177,6 +180,12 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
     def trials(self) -> Trial:
         """How many draws a trial has, and what they show."""
         return Trial(self.error, self.confidence, self.classes, self.by_class, self.trial)
+
+    @cached_property
+    def coordinates(self) -> int:
+        """How many features vary, by the statistics of the store: no answer decides about the others."""
+        reach = extent(self.source)
+        return max(1, int(np.count_nonzero(reach.low < reach.high)))
 
     @cached_property
     def drawing(self) -> Drawing:
@@ -204,12 +213,20 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
         """No row is answered; some rows of the sample are in memory. unsure: rows that no annotator can label."""
         self.check()
         source, chunks = self.source, self.sample_chunks
-        resident = sample_rows(source, chunks, self.resident_rows)
+        resident = self._with_similar(sample_rows(source, chunks, self.resident_rows))
         read = bytes_read(source, sum(source.span(c)[1] - source.span(c)[0] for c in chunks))
         state = self.empty_state(resident, np.zeros(0, np.int64) if unsure is None else unsure, read)
         return self._choose_question(state)
 
     unsolved = start  # which solves nothing
+
+    def _with_similar(self, rows: DriverRows) -> DriverRows:
+        """With the rows that are asked about first in memory, too."""
+        ids = np.setdiff1d(np.array(self.like, np.int64), rows.ids)
+        if not len(ids):
+            return rows
+        more = DriverRows(ids, self.source.rows_at(ids)[0].astype(self.source.dtype))
+        return DriverRows.concatenate([rows, more]).in_order()
 
     def empty_state(self, resident: DriverRows, unsure: NDArray[np.int64], sample_bytes: int) -> ActiveState:
         """The state before any answer."""
@@ -384,6 +401,8 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
         """Choose the rows to ask about; none: a scan is next."""
         if state.status != "running":
             return state
+        if first := [row for row in self.like if row not in state.known]:
+            return replace(state, wanted=np.array(first[:1], np.int64))
         if state.answered.both_classes:
             due = self._trial_is_due(state)
             return replace(state, wanted=np.zeros(0, np.int64) if due else self._nearest_within_slab(state))
@@ -540,6 +559,7 @@ def problem_of(job: ActiveJob, source: Source) -> ActiveMargin:
         loss=job.loss,
         cost=1.0 if job.cost is None else job.cost,
         trial=job.trial,
+        like=tuple(job.like or ()),
         resident_rows=min(RESIDENT_ROWS, room),
         blocks=len(plan_blocks(source, job.block)),
         sample_share=job.sample,

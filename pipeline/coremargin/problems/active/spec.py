@@ -35,7 +35,8 @@ class ActiveJob(TrainJob, tag_field="job", tag="active", frozen=True, kw_only=Tr
     rows of each class that is predicted. loss, C, trial: answers may contradict each other; C "auto", a trial None and
     the gamma "scale" of a map are made numbers when the campaign begins, and the map is made then. batch: questions at
     a time. oracle: who answers; None: people do. classes: the labels, where they are known; examples: a file of answers
-    that are there already, or a campaign.
+    that are there already, or a campaign. like: rows whose most similar ones are asked about first; when the campaign
+    begins, these are found, and stand in its file.
     """
 
     epsilon: Annotated[float, Meta(description="Share of the best margin that may be missed.")] = 0.1
@@ -87,6 +88,7 @@ class ActiveJob(TrainJob, tag_field="job", tag="active", frozen=True, kw_only=Tr
     batch: Annotated[Annotated[int, Meta(ge=1)], Meta(description="Questions at a time.")] = 1
     classes: list[str | int | float | bool] | None = None
     examples: Path | None = None
+    like: list[Annotated[int, Meta(ge=0, le=MOST_ROWS)]] | None = None
 
     def __post_init__(self) -> None:
         """Refuse what is out of range, and what only jobs have that run in one go. Raises ValueError."""
