@@ -12,6 +12,7 @@ import pytest
 from campaign_kit import forgotten, unlabelled
 from coremargin.active import Campaign
 from coremargin.cli.campaign_status import status_text
+from coremargin.data.writer import StoreWriter
 from coremargin.errors import DataError
 from coremargin.models.registry import load
 from forge_changes import failures, put
@@ -99,6 +100,38 @@ def test_where_one_class_against_the_rest_fails_the_way_on_is_named(tmp_path: Pa
     ) as following:
         assert following.run(lambda rows: {int(row): labels[int(row)] for row in rows})["status"] == "certified"
     assert failures(tmp_path / "next", store) == []
+
+
+def test_rows_that_are_appended_change_the_last_entry(tmp_path: Path) -> None:
+    """Longer rows come: intercepts are penalised otherwise, the margin is found anew, and verify confirms it."""
+    X, labels = rows_in_a_line()
+    campaign, store = finished(tmp_path, X, labels)
+    before = load(campaign / "model").record["certificate"]
+    more, theirs = X[:60] + np.where(np.arange(60) % 3 == 2, 1, 0)[:, None] * np.float32([90, 45]), labels[:60]
+    with StoreWriter.append(store) as writer:
+        writer.write(more, None, None, origin="test")
+    every = labels + theirs
+    with Campaign(campaign) as there:
+        assert there.grow() == 60
+        assert there.run(lambda rows: {int(row): every[int(row)] for row in rows})["status"] == "certified"
+    after = load(campaign / "model").record["certificate"]
+    assert after["radius"] > 8 * before["radius"]
+    assert after["lower"] > before["upper"]
+    assert failures(campaign, store) == []
+
+
+def test_a_campaign_that_stops_early_claims_what_is_known(tmp_path: Path) -> None:
+    """Three answers, one row that no annotator can label, and no draws: an upper bound, and no evidence."""
+    X, labels = rows_in_a_line()
+    store = unlabelled(tmp_path / "rows.zarr", X)
+    with Campaign.create(tmp_path / "c", store, classes=CLASSES, multi_class="crammer-singer") as campaign:
+        campaign.tell([0, 1, 2], labels[:3], examples=True)
+        campaign.skip(campaign.ask()[0].row, unsure=True)
+        assert campaign.stop()
+    model = load(tmp_path / "c/model")
+    assert (model.status, model.evidence, model.record["certificate"]["lower"]) == ("stopped", None, None)
+    assert model.record["certificate"]["upper"] > 0
+    assert failures(tmp_path / "c", store) == []
 
 
 def level(duals: np.ndarray) -> np.ndarray:
