@@ -38,7 +38,7 @@ from coremargin.spec import convert
 
 if TYPE_CHECKING:
     from coremargin.formats.answers import Action
-    from coremargin.formats.choices import Loss, MapKind, ScalingKind
+    from coremargin.formats.choices import Loss, MapKind, MultiClass, ScalingKind
     from coremargin.formats.columns import ColumnsRecord
     from coremargin.models.model import Model
 
@@ -60,6 +60,8 @@ class ActiveLearner:
         At most this share of the rows is labelled wrongly, with this confidence.
     by_class : bool, default False
         ``error`` bounds the share of each predicted class: this says more about rare classes.
+    multi_class : {"ovr", "crammer-singer"}, default "ovr"
+        Three classes or more: each against the rest, or all at once.
     loss : {"hinge", "squared_hinge"}, optional
         For labels that may contradict each other; needs ``C``.
     C : float or "auto", optional
@@ -98,6 +100,7 @@ class ActiveLearner:
         error: float = 0.01,
         confidence: float = 0.99,
         by_class: bool = False,
+        multi_class: MultiClass = "ovr",
         loss: Loss | None = None,
         C: float | Literal["auto"] | None = None,
         trial: int | None = None,
@@ -120,6 +123,7 @@ class ActiveLearner:
             "error": error,
             "confidence": confidence,
             "by_class": by_class,
+            "multi_class": multi_class,
             "loss": loss,
             "C": C,
             "trial": trial,

@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from coremargin.engine.clusters.specs import Cluster
     from coremargin.formats.answers import Action, Growth
     from coremargin.formats.campaign import CampaignSettings
-    from coremargin.formats.choices import Hypothesis, Loss, MapKind, Method, ScalingKind
+    from coremargin.formats.choices import Hypothesis, Loss, MapKind, Method, MultiClass, ScalingKind
     from coremargin.models.model import Model
 
 logger = logging.getLogger(__name__)
@@ -135,6 +135,7 @@ class Campaign:
         map_seed: int | None = None,
         by_class: bool = False,
         hypothesis: Hypothesis = "margin",
+        multi_class: MultiClass = "ovr",
         loss: Loss | None = None,
         C: float | Literal["auto"] | None = None,
         trial: int | None = None,
@@ -180,6 +181,8 @@ class Campaign:
         hypothesis : {"margin", "centre"}, default "margin"
             The hyperplane that the draws try and the model has: that of the largest margin of the answered rows, or the
             centre of ``method`` (with "ep" and other samplers a Bayes point machine), as far as ``epsilon`` allows.
+        multi_class : {"ovr", "crammer-singer"}, default "ovr"
+            Three classes or more: each against the rest, or all at once, without a loss, a map or a centre.
         loss : {"hinge", "squared_hinge"}, optional
             For answers that may contradict each other: a soft margin of the answered rows.
         C : float or "auto", optional
@@ -246,6 +249,7 @@ class Campaign:
             "map_seed": map_seed,
             "by_class": by_class,
             "hypothesis": hypothesis,
+            "multi_class": multi_class,
             "loss": loss,
             "C": C,
             "trial": trial,

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 #: The temporary folder of a new campaign.
 NEW = Kind(what="a campaign", records={}, files="|".join(map(re.escape, (ANSWERS, FILE, MAP, PENDING, VOTES))))
 #: Fields of a job that a campaign's parameters may lack.
-SAME = ("scaling", "by_class", "hypothesis", "loss", "C", "trial", "classes", "memory", "block")
+SAME = ("scaling", "by_class", "hypothesis", "multi_class", "loss", "C", "trial", "classes", "memory", "block")
 
 
 class Rules(NamedTuple):
@@ -230,6 +230,7 @@ def job_of(settings: CampaignSettings, folder: Path) -> ActiveJob:
         "block",
         "by_class",
         "hypothesis",
+        "multi_class",
         "map_digest",
     )
     left = {*others, *Rules._fields}
@@ -241,6 +242,7 @@ def job_of(settings: CampaignSettings, folder: Path) -> ActiveJob:
         block=Size(settings.block),
         by_class=bool(settings.by_class),
         hypothesis=settings.hypothesis or "margin",
+        multi_class=settings.multi_class or "ovr",
         **asked,
     )
 

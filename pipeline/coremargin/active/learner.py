@@ -223,7 +223,9 @@ class Learner:
         state, values = self.state, self.problem.decisions(self.state, np.array([row]))
         if int(state.hypothesis.sides(values)[0]) != code:
             return False
-        return not state.answered.both_classes or bool((np.abs(values[0]) >= self.problem.proven(state)).all())
+        return not state.answered.both_classes or bool(
+            (state.hypothesis.sizes(values)[0] >= self.problem.proven(state)).all()
+        )
 
     def _leaves_population(self, row: int) -> bool:
         """Whether excluding a row now would bias the draws: it is in the population and was not drawn."""

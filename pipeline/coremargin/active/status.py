@@ -86,7 +86,7 @@ def status_of(campaign: CampaignState, awaited: int) -> dict[str, Any]:
         "labels_at_most": _labels_at_most(problem, state),
         "expected": expected_answers(learner),
         "contradiction": _contradiction(campaign),
-        "against_rest": classes[state.failed] if state.status == "contradiction" and problem.planes > 1 else None,
+        "against_rest": classes[state.failed] if state.status == "contradiction" and problem.slabs > 1 else None,
         "answered_by_class": counts_of(labels, classes),
         "parameters": parameters_of(job),
         "like": job.like or [],
@@ -136,11 +136,12 @@ def _missing_classes(campaign: CampaignState) -> str:
 
 
 def _contradiction(campaign: CampaignState) -> list[dict[str, Any]]:
-    """The rows whose convex hulls intersect, and their labels."""
+    """The rows whose convex hulls intersect, or whose pairs with rivals add up to nothing, and their labels."""
     if campaign.state.status != "contradiction":
         return []
-    answered = campaign.state.answered
-    meeting = answered.ids[answered.weights[:, campaign.state.failed] > 0]
+    answered, failed = campaign.state.answered, campaign.state.failed
+    weights = answered.weights if campaign.problem.at_once else answered.weights[:, [failed]]
+    meeting = answered.ids[(weights > 0).any(axis=1)]
     return [{"row": int(row), "label": campaign.labels.get(int(row))} for row in meeting]
 
 
@@ -202,7 +203,7 @@ def _near(learner: Learner) -> int:
     rows, hypothesis = open_rows(state), state.hypothesis
     if not len(rows):
         return 0
-    sides = hypothesis.sides(hypothesis.decisions(rows.rows)) if problem.planes > 1 else np.zeros(len(rows), np.int32)
+    sides = hypothesis.sides(hypothesis.decisions(rows.rows)) if problem.slabs > 1 else np.zeros(len(rows), np.int32)
     within = int((hypothesis.nearness(hypothesis.distances(rows.rows), sides) < hypothesis.limit).sum())
     if problem.trial is not None:  # a trial starts after as many new answers as it has draws
         return min(within, max(problem.trial, state.tried) - (known - state.tried))
@@ -248,14 +249,14 @@ def _remedy(problem: ActiveMargin, near: int, rows: int) -> dict[str, Any] | Non
 def distance_of(learner: Learner, row: int) -> tuple[float, float] | None:
     """The distance of a row from the nearest hyperplane, and half the width of its slab; None without a hyperplane.
 
-    With several classes, the hyperplane is the one in whose slab the row lies deepest.
+    With several slabs, the hyperplane is the one in whose slab the row lies deepest.
     """
     state = learner.state
     if not state.answered.both_classes:
         return None
-    values = np.abs(learner.problem.decisions(state, np.array([row], np.int64)))[0]
-    plane = int(state.hypothesis.in_slabs(values[None, :])[0].argmin())
-    return float(values[plane]), float(state.hypothesis.slab[plane])
+    values = state.hypothesis.sizes(learner.problem.decisions(state, np.array([row], np.int64)))
+    plane = int(state.hypothesis.in_slabs(values)[0].argmin())
+    return float(values[0, plane]), float(state.hypothesis.slab[plane])
 
 
 # Without the state: from the log and the model.

@@ -78,7 +78,19 @@ class StartCommand(TrainCommand):
         """The options."""
         from coremargin.problems.active.spec import ActiveJob
 
-        proven = ("method", "hypothesis", "epsilon", "error", "confidence", "by_class", "loss", "C", "trial", "seed")
+        proven = (
+            "method",
+            "hypothesis",
+            "multi_class",
+            "epsilon",
+            "error",
+            "confidence",
+            "by_class",
+            "loss",
+            "C",
+            "trial",
+            "seed",
+        )
         mapped = ("map", "components", "gamma", "degree", "coef0", "map_seed")
         return options_of(ActiveJob, (*proven, "intercept", "scaling", *mapped, "memory", "block"))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from coremargin.formats.location import Location, storage_words
 from coremargin.problems.active import describe
-from coremargin.problems.active.describe import restart_command_with_loss
+from coremargin.problems.active.describe import restart_command_at_once, restart_command_with_loss
 from coremargin.report.numbers import plain_bounds
 from coremargin.report.text import count, facts
 from coremargin.spec import format_size
@@ -87,7 +87,8 @@ def _bounds(found: dict[str, Any]) -> describe.Pairs:
     lower, upper = (text or "not known" for text in plain_bounds(found["lower"], found["upper"]))
     if found["contradiction"]:
         return [("margin", "no hyperplane agrees with all answers")]
-    worst = ", of the class that is furthest from its best" if len(found["classes"]) > 2 else ""
+    apart = len(found["classes"]) > 2 and "multi_class" not in found["parameters"]
+    worst = ", of the class that is furthest from its best" if apart else ""
     if found["loss"] is not None:
         loss = f"{found['loss'].replace('_', ' ')}, C {found['C']}"
         value = f"{upper} of the rows answered, {loss}; none can be below {lower}{worst}"
@@ -139,9 +140,15 @@ def ways_on(found: dict[str, Any]) -> describe.Pairs:
     begin = restart_command_with_loss(
         _store_of(found), found["out"], found["parameters"], fewest=min(found["answered_by_class"], default=0)
     )
-    return [
+    ways = [
         ("look at", f"rows {rows}: one of these answers is wrong, or a hyperplane is not enough{about}"),
         ("take back", f"a wrong answer: {tell} undo or correct"),
+    ]
+    at_once = restart_command_at_once(_store_of(found), found["out"], found["parameters"])
+    if found["against_rest"] is not None and at_once is not None:
+        ways.append(("continue", f"with all classes at once: {at_once}"))
+    return [
+        *ways,
         ("continue", f"with a loss, where answers may contradict each other: {begin}"),
     ]
 

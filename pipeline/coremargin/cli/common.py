@@ -107,6 +107,7 @@ OPTION_GROUPS: dict[str, tuple[str, ...]] = {
         "--scaling",
         "--method",
         "--hypothesis",
+        "--multi-class",
         "--error",
         "--confidence",
         "--by-class",

@@ -18,7 +18,8 @@ class ActiveParameters(Transformed, frozen=True, kw_only=True):
     """What was asked for.
 
     by_class: the share of wrong rows is that of each class that is predicted, not that of all rows. hypothesis: the
-    model has the centre of the method, as far as epsilon allows, and not the largest margin. loss and C: answers
+    model has the centre of the method, as far as epsilon allows, and not the largest margin. multi_class: three classes
+    or more have one margin at once, by one of few methods. loss and C: answers
     may contradict each other; trial: so many rows are drawn then for an attempt, of each stratum, or all that there
     are: a number that is fixed before, as draws that end when they look good show nothing. All three are there or none.
     """
@@ -31,14 +32,19 @@ class ActiveParameters(Transformed, frozen=True, kw_only=True):
     seed: Seed
     by_class: Literal[True] | UnsetType = UNSET
     hypothesis: Literal["centre"] | UnsetType = UNSET
+    multi_class: Literal["crammer-singer"] | UnsetType = UNSET
     loss: Loss | UnsetType = UNSET
     C: Cost | UnsetType = UNSET
     trial: Annotated[int, Meta(ge=1, le=MOST_ROWS)] | UnsetType = UNSET
 
     def __post_init__(self) -> None:
-        """Raises ValueError for half a soft margin."""
+        """Raises ValueError for half a soft margin, and for what no margin of classes at once has."""
         if len({value is UNSET for value in (self.loss, self.C, self.trial)}) > 1:
             raise ValueError("expected loss, C and trial together, or none of them")
+        if self.multi_class is not UNSET and not (
+            self.loss is UNSET and self.map is UNSET and self.hypothesis is UNSET
+        ):
+            raise ValueError("expected multi_class without a loss, a map or a centre")
 
     @property
     def soft(self) -> bool:
@@ -193,6 +199,8 @@ class Active(TwoClasses, frozen=True, kw_only=True, tag_field="problem", tag="ac
         """Raises ValueError for what does not go together."""
         super().__post_init__()
         check_counts(self)
+        if self.parameters.multi_class is not UNSET:
+            raise ValueError("expected multi_class with three classes or more")
 
     @property
     def kinds(self) -> tuple[str, ...]:

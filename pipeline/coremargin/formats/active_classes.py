@@ -1,4 +1,7 @@
-"""The record and the arrays of a model of several classes whose labels were asked for: each against the rest."""
+"""The record and the arrays of a model of several classes whose labels were asked for.
+
+Each class is against the rest, or with ``multi_class`` all have one margin at once.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +29,13 @@ class ActiveClasses(ClassifierRecord, frozen=True, kw_only=True, tag_field="prob
     """A hyperplane for each of three classes or more, of rows whose labels were asked for.
 
     members: the bounds of each, in the order of the classes; the certificate has those of the first whose ratio of
-    lower to upper is the worst. Other fields are as of two classes (active.py).
+    lower to upper is the worst. Classes at once have no members: the certificate is about their one margin, and a dual
+    weight about a pair of a row and a rival, none at the row's own class. Other fields: active.py.
     """
 
     classes: Annotated[list[Label], Meta(min_length=3, max_length=MOST_CLASSES)]
     parameters: ActiveParameters
-    members: list[ClassBounds]
+    members: list[ClassBounds] | UnsetType = UNSET
     evidence: Evidence | None
     answers: Count
     log: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")] | None
@@ -41,7 +45,9 @@ class ActiveClasses(ClassifierRecord, frozen=True, kw_only=True, tag_field="prob
         """Raises ValueError for what does not go together."""
         super().__post_init__()
         check_counts(self)
-        if [member.label for member in self.members] != list(self.classes):
+        if (self.members is UNSET) != (self.parameters.multi_class is not UNSET):
+            raise ValueError("expected the bounds of each class against the rest, and none of classes at once")
+        if self.members is not UNSET and [member.label for member in self.members] != list(self.classes):
             raise ValueError("expected the bounds of each class, in their order, found others")
 
     @property

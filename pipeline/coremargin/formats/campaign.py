@@ -62,10 +62,11 @@ class CampaignSettings(Strict, frozen=True, kw_only=True):
     may be missing of the margin; error, confidence: at most this share of the rows is labelled wrongly, and how sure
     that is to be. seed: of the draws. classes: (negative, positive), where they were known; all, where there are more.
     by_class: that share is one of the rows of each class that is predicted. hypothesis: the centre of the method takes
-    the place of the largest margin. loss, C, trial: answers may contradict each other. memory, block: for the rows in
-    memory, and bytes that one task reads. expires: seconds after which a question without an answer may be asked again.
-    people: so many are asked about each row; settle: who settles what they disagree about. like: rows
-    that are asked about first, in this order: the most similar to given examples.
+    the place of the largest margin. multi_class: three classes or more have one margin at once. loss, C, trial: answers
+    may contradict each other. memory, block: for the rows in memory, and bytes that one task reads. expires: seconds
+    after which a question without an answer may be asked again. people: so many are asked about each row; settle: who
+    settles what they disagree about. like: rows that are asked about first, in this order: the most similar to
+    given examples.
     store_options: of the address of the store. map and so on: what rows are mapped by, gamma being a number;
     map_digest: of the arrays of the map (map.npz).
     """
@@ -97,6 +98,7 @@ class CampaignSettings(Strict, frozen=True, kw_only=True):
     classes: Annotated[list[Label], Meta(min_length=2, max_length=MOST_CLASSES)] | None = None
     by_class: Literal[True] | None = None
     hypothesis: Literal["centre"] | None = None
+    multi_class: Literal["crammer-singer"] | None = None
     loss: Loss | None = None
     C: Cost | None = None
     trial: Annotated[int, Meta(ge=1, le=MOST_ROWS)] | None = None
@@ -114,6 +116,8 @@ class CampaignSettings(Strict, frozen=True, kw_only=True):
         options = self.store_options or {}
         if options and (not is_remote(self.store) or storage_options(options) != options):
             raise ValueError("expected store_options of an address, by their names")
+        if self.multi_class is not None and len(self.classes or ()) < 3:
+            raise ValueError("expected multi_class with three classes or more")
         if self.settle is not None and self.people is None:
             raise ValueError("expected settle with people only")
         if self.like is not None and (len(set(self.like)) < len(self.like) or max(self.like) >= self.rows):

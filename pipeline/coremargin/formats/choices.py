@@ -77,4 +77,5 @@ Method = Literal[
     "perceptron",
 ]
 ChooseBy = Literal["validation", "risk"]  #: what chooses C and gamma
+MultiClass = Literal["ovr", "crammer-singer"]  #: the hyperplanes of three classes or more in a campaign
 Hypothesis = Literal["margin", "centre"]  #: which hyperplane of the answered rows a campaign tries and leaves

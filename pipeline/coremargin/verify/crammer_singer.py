@@ -126,7 +126,6 @@ class ClassesScan(StoreFindings):
         self.class_c, self.classes = _class_costs(claim, rows), len(claim.labels)
         place = {typed(label): k + 1 for k, label in enumerate(claim.labels)}
         self._places = np.array([*(place[typed(label)] for label in rows.classes), 0])
-        self.size = length(claim.v.ravel()) or 1.0
         self.lowest: tuple[float, int, int] = (np.inf, -1, 0)
         self.below = self.left_out_counted = 0
         shapes = {"loss": (), "total_c": (self.classes,), "far_c": (), "dual_sum": claim.v.shape, "reach": ()}
@@ -167,57 +166,18 @@ class ClassesScan(StoreFindings):
                 m = np.where(own[part][counted, None], given[part][counted], np.nan)
                 self._soft(sums, x, lengths, y, row_c[part][counted], m)
             else:
-                found, count = self._hard(x, lengths, y, chunk.start + part.start + counted)
+                found, count = lowest_of_classes(self.claim, x, lengths, y, chunk.start + part.start + counted)
                 lowest, below = min(lowest, found), below + count
         coreset_c = row_c[self.claim.ids[members.places] - chunk.start]
         values = {name: total.value for name, total in sums.items()}
         return ClassesSummary(lowest, below, values, coreset_c, uncounted, left_out, radius, members)
-
-    def _scores(self, x: Any, lengths: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Scores (n, K), and a bound (n,) on the error of the difference of two of them."""
-        b, d = self.claim.constant * v[:, -1], v.shape[1] - 1
-        size = lengths * max(map(length, v[:, :-1])) + float(np.abs(b).max()) + 1.0
-        moved = 2 * self.claim.moved * max(map(length, v[:, :-1])) * (1 + gamma(8))  # of mapped rows
-        return np.asarray(x @ v[:, :-1].T) + b, 2 * gamma(d + 4) * size + (d + 4) * TINY + moved
-
-    def _exact(self, x: Any, v: np.ndarray) -> np.ndarray:
-        """Scores (n, K), each rounded once."""
-        b = self.claim.constant * v[:, -1]
-        return np.stack([dot_products(x, w, float(c)) for w, c in zip(v[:, :-1], b, strict=True)], axis=1)
-
-    def _exact_margins(self, x: Any, y: np.ndarray) -> np.ndarray:
-        """Margins (n,) of V, each rounded once: the largest score is still largest after scores are rounded."""
-        v = self.claim.v
-        w, b = v[:, :-1], self.claim.constant * v[:, -1]
-        others, found = self._exact(x, v), np.full(len(y), np.inf)
-        others[np.arange(len(y)), y] = -np.inf
-        largest = others.max(axis=1)
-        for rival in range(self.classes):
-            mine = np.flatnonzero(~(others[:, rival] < largest) & (y != rival))
-            if len(mine):
-                found[mine] = np.minimum(found[mine], differences(x[mine], w, b, y[mine], rival))
-        return found
-
-    def _hard(self, x: Any, lengths: np.ndarray, y: np.ndarray, rows: np.ndarray) -> tuple[tuple[float, int, int], int]:
-        scores, error = self._scores(x, lengths, self.claim.v)
-        fast = _margins(scores, y)
-        target = -np.inf if self.claim.lower is None else self.claim.lower * self.size
-        surely, again = decided(fast, error, target)
-        where = np.flatnonzero(again)
-        margins = self._exact_margins(x[where], y[where]) / self.size
-        margins -= 4 * (self.claim.features + 4) * LOST  # of a difference, and of the choice of the rival
-        margins = np.where(np.isnan(margins), -np.inf, margins)  # what overflows proves nothing
-        below = int((surely & ~again).sum())
-        below += 0 if self.claim.lower is None else int((~(margins >= self.claim.lower)).sum())
-        k = int(np.argmin(margins))
-        return (float(margins[k]), int(rows[where[k]]), int(y[where[k]])), below
 
     def _soft(
         self, sums: dict[str, Total], x: Any, lengths: np.ndarray, y: np.ndarray, row_c: np.ndarray, m: np.ndarray
     ) -> None:
         """Add to the sums; m (n, K): M of the rows with duals of their own, NaN for the others."""
         with np.errstate(over="ignore", invalid="ignore"):  # what overflows proves nothing
-            scores, error = self._scores(x, lengths, self.claim.v)
+            scores, error = _scores(self.claim, x, lengths, self.claim.v)
             sums["loss"].add(np.asarray(row_c @ np.maximum(1.0 - _margins(scores, y) + error, 0.0)))
             sums["total_c"].add(np.bincount(y, weights=row_c, minlength=self.classes))
             far = np.isnan(m[:, 0])
@@ -233,12 +193,12 @@ class ClassesScan(StoreFindings):
 
     def _worst(self, x: Any, lengths: np.ndarray, y: np.ndarray, far: np.ndarray) -> np.ndarray:
         """The worst class (n,) at the reference."""
-        scores, error = self._scores(x, lengths, self.claim.reference)
+        scores, error = _scores(self.claim, x, lengths, self.claim.reference)
         t = _violations(scores, y)
         two = np.partition(t, -2, axis=1)[:, -2:]
         unclear = np.flatnonzero(far & (two[:, 1] - two[:, 0] <= 2 * error))
         if len(unclear):
-            t[unclear] = _violations(self._exact(x[unclear], self.claim.reference), y[unclear])
+            t[unclear] = _violations(_exact(self.claim, x[unclear], self.claim.reference), y[unclear])
         return np.asarray(t.argmax(axis=1))
 
     def add(self, summary: ClassesSummary) -> None:
@@ -336,6 +296,55 @@ class ClassesScan(StoreFindings):
         return (dual if proves else 0.0), (value if math.isfinite(value) else math.inf)
 
 
+def lowest_of_classes(
+    claim: ClassesClaim, x: Any, lengths: np.ndarray, y: np.ndarray, rows: np.ndarray
+) -> tuple[tuple[float, int, int], int]:
+    """(margin, row, class) of the row with the least margin, and how many have less than is claimed.
+
+    x (n, d) and lengths (n,): at least one row; y (n,): their classes, from 0; rows (n,): their numbers.
+    """
+    size = length(claim.v.ravel()) or 1.0
+    scores, error = _scores(claim, x, lengths, claim.v)
+    fast = _margins(scores, y)
+    target = -np.inf if claim.lower is None else claim.lower * size
+    surely, again = decided(fast, error, target)
+    where = np.flatnonzero(again)
+    margins = _exact_margins(claim, x[where], y[where]) / size
+    margins -= 4 * (claim.features + 4) * LOST  # of a difference, and of the choice of the rival
+    margins = np.where(np.isnan(margins), -np.inf, margins)  # what overflows proves nothing
+    below = int((surely & ~again).sum())
+    below += 0 if claim.lower is None else int((~(margins >= claim.lower)).sum())
+    k = int(np.argmin(margins))
+    return (float(margins[k]), int(rows[where[k]]), int(y[where[k]])), below
+
+
+def _scores(claim: ClassesClaim, x: Any, lengths: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Scores (n, K), and a bound (n,) on the error of the difference of two of them."""
+    b, d = claim.constant * v[:, -1], v.shape[1] - 1
+    size = lengths * max(map(length, v[:, :-1])) + float(np.abs(b).max()) + 1.0
+    moved = 2 * claim.moved * max(map(length, v[:, :-1])) * (1 + gamma(8))  # of mapped rows
+    return np.asarray(x @ v[:, :-1].T) + b, 2 * gamma(d + 4) * size + (d + 4) * TINY + moved
+
+
+def _exact(claim: ClassesClaim, x: Any, v: np.ndarray) -> np.ndarray:
+    """Scores (n, K), each rounded once."""
+    b = claim.constant * v[:, -1]
+    return np.stack([dot_products(x, w, float(c)) for w, c in zip(v[:, :-1], b, strict=True)], axis=1)
+
+
+def _exact_margins(claim: ClassesClaim, x: Any, y: np.ndarray) -> np.ndarray:
+    """Margins (n,) of V, each rounded once: the largest score is still largest after scores are rounded."""
+    w, b = claim.v[:, :-1], claim.constant * claim.v[:, -1]
+    others, found = _exact(claim, x, claim.v), np.full(len(y), np.inf)
+    others[np.arange(len(y)), y] = -np.inf
+    largest = others.max(axis=1)
+    for rival in range(len(claim.labels)):
+        mine = np.flatnonzero(~(others[:, rival] < largest) & (y != rival))
+        if len(mine):
+            found[mine] = np.minimum(found[mine], differences(x[mine], w, b, y[mine], rival))
+    return found
+
+
 def _margins(scores: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Scores (n,) of the rows' classes minus the largest of the others."""
     own = np.arange(len(y)), y
@@ -355,7 +364,7 @@ def _violations(scores: np.ndarray, y: np.ndarray) -> np.ndarray:
 def consistency(claim: ClassesClaim) -> list[Check]:
     """Length of the hypothesis, last entries of rows, epsilon, ratio, status."""
     size, text = length(claim.v.ravel()), f"{len(claim.labels)} classes, ||V|| = {length(claim.v.ravel()):.12g}"
-    constant = _constant(claim.radius) if claim.intercept else 0.0
+    constant = last_entry(claim.radius) if claim.intercept else 0.0
     ok = claim.constant == constant and (claim.soft or claim.lower is None or abs(size - 1) <= CLOSE)
     text += f", every row ends in {claim.constant:g}" if claim.intercept else ", no intercepts"
     if not ok:
@@ -364,7 +373,7 @@ def consistency(claim: ClassesClaim) -> list[Check]:
     return [*checks, value_status(claim) if claim.soft else margin_status(claim)]
 
 
-def _constant(longest: float) -> float:
+def last_entry(longest: float) -> float:
     """The last entry of every row: the least power of two that is not below the length of the longest row."""
     if longest >= 2.0**1023:
         return math.inf

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec.structs import fields
 
 from coremargin.formats.location import storage_words
-from coremargin.problems.active.spec import SOFT, ActiveJob
+from coremargin.problems.active.spec import AT_ONCE, SOFT, ActiveJob
 from coremargin.report.text import count
 from coremargin.units import exact_size
 
@@ -190,6 +190,7 @@ _NAMES = (
     "confidence",
     "by_class",
     "hypothesis",
+    "multi_class",
     "loss",
     "C",
     "trial",
@@ -217,8 +218,16 @@ def restart_command_with_loss(store: str, campaign: str, parameters: Mapping[str
     possible = {
         **parameters,
         "method": parameters.get("method") if parameters.get("method") in SOFT else TAKEN_OVER["method"],
+        "multi_class": None,
     }
     return restart_command(store, campaign, ["--loss", "hinge", "--C", cost, *options_of(possible)])
+
+
+def restart_command_at_once(store: str, campaign: str, parameters: Mapping[str, Any]) -> str | None:
+    """The command that continues with one margin of all classes; None with a map, a centre or another method."""
+    if parameters.get("map") or parameters.get("hypothesis") or parameters.get("method") not in AT_ONCE:
+        return None
+    return restart_command(store, campaign, options_of({**parameters, "multi_class": "crammer-singer"}))
 
 
 def restart_command(store: str, campaign: str, options: list[str]) -> str:

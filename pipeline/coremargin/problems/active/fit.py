@@ -10,11 +10,14 @@ from numpy.typing import NDArray
 
 from coremargin.maths.breakdown import exact_sum
 from coremargin.maths.hard_margin import hulls_meet, solve_hard_margin
+from coremargin.maths.kesler import solve_kesler
 from coremargin.maths.margin import gamma
+from coremargin.maths.multiclass import meets, upper_bound
 from coremargin.maths.row_model import RowModel
-from coremargin.maths.rows import lengths, weighted_sum
+from coremargin.maths.rows import lengths, take, weighted_sum
 from coremargin.maths.soft_margin import balanced, hinge_dual, penalty, relative_gap
-from coremargin.problems.active.hypothesis import Hypothesis, margin_below
+from coremargin.maths.span import span_of
+from coremargin.problems.active.hypothesis import Hypothesis, margin_below, margins_below
 from coremargin.problems.active.strategies import METHODS
 from coremargin.problems.soft.losses.table import LOSSES
 from coremargin.problems.soft.magnitudes import LONG
@@ -38,7 +41,7 @@ SUMMED = 4e-12
 
 @dataclass(frozen=True)
 class Fitted:
-    """Hyperplanes, the dual weights (m, k) of the rows answered, and the bounds lower (k,) and upper (k,) of each.
+    """Hyperplanes, the dual weights (m, k) of the rows answered, and the bounds lower (s,) and upper (s,) of each slab.
 
     Without a loss both are of margins: that of the rows answered, and the largest that any hyperplane has there; with
     one of values: what none is below, and that of these. failed: the place of a hyperplane that does not exist,
@@ -80,6 +83,32 @@ def largest_margins(
         found.slab[plane] = (1.0 - epsilon) * solution.upper
         lower[plane] = margin_below(working_set.rows, working_set.signs, solution.w, solution.b)
     return Fitted(found, weights, lower, upper)
+
+
+def margin_at_once(answered: Answered, last: Hypothesis, constant: float, *, intercept: bool, epsilon: float) -> Fitted:
+    """The largest margin of all classes at once, of rows whose last entry is ``constant`` (maths/multiclass.py).
+
+    Duals are of pairs of a row and a rival. Classes without answers are rivals like any other.
+    """
+    rows, codes, k = answered.rows, answered.codes, answered.planes
+    if not answered.both_classes:
+        alone = Hypothesis.empty(rows.shape[1], k, soft=False, at_once=True)
+        alone.b[:] = np.where(np.arange(k) == codes[0], 1.0, -1.0)
+        return Fitted(alone, answered.weights, np.zeros(1), np.full(1, np.inf))
+    span = span_of(rows, constant)
+    best = solve_kesler(span.flat, codes, k, tolerance=min(1e-6, 1e-3 * epsilon))
+    used = np.flatnonzero(best.weights.any(axis=1))
+    proof, duals = take(rows, used), best.weights[used]
+    upper = np.array([upper_bound(proof, codes[used], duals, constant)])
+    at = span.up(best.at)
+    size = float(np.linalg.norm(at))
+    if best.status == "zero" or not size > 0:
+        meet = best.status == "zero" and meets(proof, codes[used], duals, intercept=intercept)
+        return Fitted(last, best.weights, np.zeros(1), upper, 0, "contradiction" if meet else "stalled")
+    at = at / size
+    found = Hypothesis(at[:, :-1], constant * at[:, -1], (1.0 - epsilon) * upper, soft=False)
+    lower = margins_below(rows, codes, found.decisions(rows), found.w, found.b).min()
+    return Fitted(found, best.weights, np.array([lower]), upper)
 
 
 def least_values(answered: Answered, last: Hypothesis, loss: Loss, cost: float, *, intercept: bool) -> Fitted:

@@ -31,7 +31,7 @@ REASONS = {
 
 @dataclass(frozen=True)
 class Found:
-    """Status and bounds, as a record has them; of several classes (``members``) those of the one that has least."""
+    """Status and bounds, as a record has them; of several slabs (``members``) those of the one that has least."""
 
     status: Ended
     kind: Literal["margin", "not_separable", "duality_gap"]
@@ -46,7 +46,7 @@ def found_of(problem: ActiveMargin, state: ActiveState) -> Found:
     It is certified only where all is proven that was asked for.
     """
     status: Ended = ENDED.get(state.status, "stopped")
-    members = tuple(_bounds(problem, state, plane) for plane in range(problem.planes))
+    members = tuple(_bounds(problem, state, plane) for plane in range(problem.slabs))
     if status == "not_separable":
         return Found(status, status, None, members[state.failed][1], members)
     if status == "certified" and not _as_asked(problem, state):
@@ -56,7 +56,7 @@ def found_of(problem: ActiveMargin, state: ActiveState) -> Found:
 
 
 def _bounds(problem: ActiveMargin, state: ActiveState, plane: int) -> tuple[float | None, float | None]:
-    """Those of a hyperplane, as far as they are known, as they are claimed."""
+    """Those of a slab, as far as they are known, as they are claimed."""
     if not (state.answered.both_classes and np.isfinite(state.upper[plane])):
         return None, None
     looked = state.status != "contradiction" and (problem.loss is not None or state.scanned.was_scanned)
@@ -132,7 +132,7 @@ def model_of(
     arrays = _rows_of(state.answered, draws, "classes" if several else "signs")
     core = state.answered.take(state.answered.support)
     about: dict[str, Any] = {"answers": len(state.answered) + len(draws), "log": log}
-    if several:
+    if several and not problem.at_once:
         about["members"] = _members(found, classes)
     if len(state.unsure):
         about["unsure"] = len(state.unsure)

@@ -17,7 +17,7 @@ from coremargin.data.parts import parts_of
 from coremargin.maths import rows as maths_rows
 from coremargin.maths.margin import Array, gamma
 from coremargin.maths.rows import as_float64, precision, products, take
-from coremargin.problems.active.hypothesis import NONE, Hypothesis, distances_below
+from coremargin.problems.active.hypothesis import NONE, Hypothesis
 from coremargin.problems.common.sent import ChunkRows, LowestRows
 from coremargin.problems.common.state_arrays import state_from_arrays, state_to_arrays
 
@@ -33,10 +33,10 @@ NO_ROW = np.iinfo(np.int64).max
 class SlabSummary:
     """What the rows of some blocks without an answer say about hyperplanes.
 
-    nearest (k,): a lower bound on |w.x + b| of all of them, nearest_id (k,) the row that has it; unclaimed_id (1,): the
-    first row that is given no class. sides (K + 1,) int64: how many are given each class, and none. row_id (m,), row_x
-    (m, d): some of the nearest rows; drawn_id (t,), drawn_side (t,) int32: those of the rows drawn that are in these
-    blocks, and the classes that they are given; sent_id (h,), sent_x (h, d): some of them.
+    nearest (s,): a lower bound on the distances of all of them, nearest_id (s,) the row that has it; unclaimed_id (1,):
+    the first row that is given no class. sides (K + 1,) int64: how many are given each class, and none. row_id (m,),
+    row_x (m, d): some of the nearest rows; drawn_id (t,), drawn_side (t,) int32: those of the rows drawn that are in
+    these blocks, and the classes that they are given; sent_id (h,), sent_x (h, d): some of them.
     """
 
     nearest: Array
@@ -51,11 +51,13 @@ class SlabSummary:
     sent_x: maths_rows.Rows
 
     @classmethod
-    def empty(cls, planes: int, features: int, dtype: np.dtype[Any], *, sparse: bool = False) -> SlabSummary:
+    def empty(
+        cls, slabs: int, planes: int, features: int, dtype: np.dtype[Any], *, sparse: bool = False
+    ) -> SlabSummary:
         """The identity of ``merge``."""
         none, rows = np.zeros(0, np.int64), maths_rows.nothing(features, dtype, sparse=sparse)
         sides, counts = np.zeros(0, np.int32), np.zeros(max(2, planes) + 1, np.int64)
-        far, no_rows = np.full(planes, np.inf), np.full(planes, NO_ROW)
+        far, no_rows = np.full(slabs, np.inf), np.full(slabs, NO_ROW)
         return cls(far, no_rows, np.array([NO_ROW]), counts, none, rows, none, sides, none, rows)
 
     def merge(self, later: SlabSummary) -> SlabSummary:
@@ -118,7 +120,8 @@ class SlabProbe:
     def empty(self) -> SlabSummary:
         """The summary of no rows."""
         planes, features = self.hypothesis.w.shape
-        return SlabSummary.empty(planes, features, np.dtype(self.dtype), sparse=self.sparse)
+        slabs = len(self.hypothesis.slab)
+        return SlabSummary.empty(slabs, planes, features, np.dtype(self.dtype), sparse=self.sparse)
 
     def from_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> SlabSummary:
         """A summary from a checkpoint."""
@@ -150,7 +153,7 @@ class SlabProbe:
         if not len(mine):
             return base
         values, error = self._decisions(data, mine)
-        sizes, sides = np.abs(values), self.hypothesis.sides(values)
+        sizes, sides = self.hypothesis.sizes(values), self.hypothesis.sides(values)
         self._offer(lowest, data, mine, values, sides, error)
         nearest, rows = self._prove(data, mine, sizes, error)
         unclaimed = mine[sides == NONE]
@@ -172,10 +175,10 @@ class SlabProbe:
         sides: NDArray[np.int32],
         error: Array,
     ) -> None:
-        """Offer rows of both sides of the hyperplanes that they are nearest to."""
-        sizes = np.abs(values)
+        """Offer rows of both sides of the hyperplanes that they are nearest to; of classes at once all are of one."""
+        sizes = self.hypothesis.sizes(values)
         close = self.hypothesis.in_slabs(sizes).argmin(axis=1)
-        above = values[np.arange(len(values)), close] >= 0
+        above = self.hypothesis.at_once | (values[np.arange(len(values)), close] >= 0)
         near = self.hypothesis.nearness(sizes, sides)
         for k, side in enumerate([np.flatnonzero(above), np.flatnonzero(~above)]):
             lowest.offer(data, k, mine[side], near[side], float(self.hypothesis.in_slabs(error[None, :]).max()))
@@ -185,12 +188,13 @@ class SlabProbe:
         return int(first), int(stop)
 
     def _decisions(self, data: ChunkRows, mine: NDArray[np.intp]) -> tuple[Array, Array]:
-        """w.x + b (m, k) of some rows, and bounds (k,) on their error; in float64 where the stored precision is coarse.
+        """w.x + b (m, k) of some rows, and bounds (s,) on the error of distances.
 
-        The class that a row is given is that of float64 where few rows are in doubt, as ``predict`` has it.
+        In float64 where the stored precision is coarse. The class that a row is given is that of float64 where few rows
+        are in doubt, as ``predict`` has it.
         """
         values, error = self._values(data, mine, precision(data.rows))
-        sizes = np.abs(values)
+        sizes = self.hypothesis.sizes(values)
         many = (sizes <= sizes.min(axis=0) + 3 * error).sum(axis=0) > MANY_CANDIDATES
         if not np.isfinite(sizes).all() or many.any():
             values, error = self._values(data, mine, np.dtype(np.float64))
@@ -201,6 +205,8 @@ class SlabProbe:
 
     def _doubtful(self, values: Array, error: Array) -> NDArray[np.bool_]:
         """Which rows (m,) an error could give another class."""
+        if self.hypothesis.at_once:
+            return np.asarray(~(self.hypothesis.sizes(values)[:, 0] > error[0]))
         if self.hypothesis.soft and self.hypothesis.planes > 1:
             best = np.partition(values, -2, axis=1)[:, -2:]
             return np.asarray(~(best[:, 1] - best[:, 0] > 2 * error.max()))
@@ -212,17 +218,18 @@ class SlabProbe:
             values = products(data.rows, w.T, dtype).astype(np.float64)[:, mine].T + b
         length, tiny = np.array([np.linalg.norm(one) for one in w]), float(np.finfo(dtype).tiny)
         error = gamma(w.shape[1] + 8, dtype.type) * data.longest * length + w.shape[1] * tiny * (1 + length)
-        return np.ascontiguousarray(values), np.asarray(error + gamma(4) * np.abs(b))
+        error = np.asarray(error + gamma(4) * np.abs(b))
+        return np.ascontiguousarray(values), error if not self.hypothesis.at_once else 2 * error.max(keepdims=True)
 
     def _prove(
         self, data: ChunkRows, mine: NDArray[np.intp], sizes: Array, error: Array
     ) -> tuple[Array, NDArray[np.int64]]:
-        """The smallest |w.x + b| (k,) in float64, rounded down, and the rows (k,) that have it."""
+        """The smallest distances (s,) in float64, rounded down, and the rows (s,) that have them."""
         best, where = np.full(len(error), np.inf), np.full(len(error), NO_ROW)
-        for k, (w, b) in enumerate(zip(self.hypothesis.w, self.hypothesis.b, strict=True)):
+        for k in range(len(error)):
             close = mine[~(sizes[:, k] > sizes[:, k].min() + 3 * error[k])]
             for part in np.array_split(close, 1 + len(close) // 4096):
-                exact = distances_below(take(data.rows, part), w, float(b))
+                exact = self.hypothesis.distances_from(take(data.rows, part), k)
                 first = int(exact.argmin())
                 if exact[first] < best[k]:
                     best[k], where[k] = exact[first], int(part[first]) + data.start

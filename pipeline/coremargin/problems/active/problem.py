@@ -6,7 +6,9 @@ any row of the store is, and workers send the nearest ones. When none is, rows a
 an answer: their labels test the hypothesis (VERIFY). A draw that it gets wrong joins the answered rows, and the search
 goes on; if it gets none wrong, few rows can be wrong.
 
-With several classes each has a hyperplane against the rest, with a margin and a slab of its own. With a loss answers
+With several classes each has a hyperplane against the rest, with a margin and a slab of its own; or all have one margin
+at once, and one slab (section 6; Crammer and Singer): the row asked about is that whose largest two scores are closest.
+With a loss answers
 may contradict each other: rows within |w.x + b| < 1 are asked about until none is left, or until there are as many new
 answers as a trial has draws, and as there were after the last trial; then wrong draws are counted.
 """
@@ -26,11 +28,13 @@ from coremargin.data.parts import parts_of
 from coremargin.data.view import bytes_read
 from coremargin.engine.plan import plan_blocks
 from coremargin.engine.problem import BaseProblem, Round
+from coremargin.errors import UsageError
 from coremargin.maths.breakdown import BREAKDOWNS, quiet
 from coremargin.maths.margin import is_certified
+from coremargin.maths.multiclass import constant
 from coremargin.maths.rows import as_float64, concatenate, lengths, products, take
 from coremargin.problems.active.draws import REACH, Drawing, Trial, has_weight
-from coremargin.problems.active.fit import Fitted, largest_margins, least_values
+from coremargin.problems.active.fit import Fitted, largest_margins, least_values, margin_at_once
 from coremargin.problems.active.hypothesis import NONE, Hypothesis
 from coremargin.problems.active.probe import NO_ROW, SlabProbe, SlabSummary
 from coremargin.problems.active.state import ActiveState, Answered, Draws, Scanned
@@ -79,7 +83,7 @@ def nearest_rows(state: ActiveState, summary: SlabSummary, most: int) -> tuple[D
     fresh, hypothesis = np.isin(summary.row_id, state.resident.ids, invert=True), state.hypothesis
     both = DriverRows.concatenate([open_rows(state), DriverRows(summary.row_id, summary.row_x).take(fresh)])
     values = hypothesis.decisions(both.rows)
-    near = hypothesis.nearness(np.abs(values), hypothesis.sides(values))
+    near = hypothesis.nearness(hypothesis.sizes(values), hypothesis.sides(values))
     return both.take(np.argsort(near, kind="stable")[:most]).in_order(), int(fresh.sum())
 
 
@@ -144,9 +148,10 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
     centre does, as far as epsilon allows.
     epsilon: what may be missing of the margin, as a share. error, confidence: at most so many rows are labelled
     wrongly, as a share, and how sure that is to be; by_class: of the rows that are given each class, which says more
-    where one is rare. seed: of the draws. classes: how many there are; answers are their places. loss, cost: for
-    answers that contradict each other, with the number of draws of a trial. like: rows that are asked about first, in
-    this order, as they may be of a rare class.
+    where one is rare. seed: of the draws. classes: how many there are; answers are their places; at_once: of three or
+    more, they have one margin (Crammer and Singer), and not each against the rest. loss, cost: for answers that
+    contradict each other, with the number of draws of a trial. like: rows that are asked about first, in this order,
+    as they may be of a rare class.
     """
 
     method: Method = "coreset"
@@ -158,6 +163,7 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
     seed: int = 0
     intercept: bool = True
     classes: int = 2
+    at_once: bool = False
     loss: Loss | None = None
     cost: float = 1.0
     trial: int | None = None
@@ -170,11 +176,26 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
     def __post_init__(self) -> None:
         if (self.loss is None) != (self.trial is None):
             raise ValueError(f"expected a trial with a loss, and none without; found {self.loss} and {self.trial}")
+        if self.at_once and self.classes == 2:
+            raise UsageError(
+                "multi_class: 'crammer-singer' is for three classes or more, and this campaign has two; name all "
+                "classes, or leave multi_class out"
+            )
 
     @property
     def planes(self) -> int:
         """How many hyperplanes there are."""
         return 1 if self.classes == 2 else self.classes
+
+    @property
+    def slabs(self) -> int:
+        """How many margins there are, each with a slab."""
+        return 1 if self.at_once else self.planes
+
+    @property
+    def constant(self) -> float:
+        """The last entry of every row, of classes at once: intercepts are as in training."""
+        return constant(float(self.source.scalars().max_norm.max()), intercept=self.intercept)
 
     @cached_property
     def trials(self) -> Trial:
@@ -230,18 +251,18 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
 
     def empty_state(self, resident: DriverRows, unsure: NDArray[np.int64], sample_bytes: int) -> ActiveState:
         """The state before any answer."""
-        source, planes = self.source, self.planes
+        source, slabs = self.source, self.slabs
         return ActiveState(
             round=0,
             status="running",
-            answered=Answered.empty(source.features, planes, sparse=source.sparse),
+            answered=Answered.empty(source.features, self.planes, sparse=source.sparse),
             unsure=unsure,
             resident=resident,
-            hypothesis=Hypothesis.empty(source.features, planes, soft=self.loss is not None),
-            lower=np.zeros(planes),
-            upper=np.full(planes, np.inf),
+            hypothesis=self._nothing,
+            lower=np.zeros(slabs),
+            upper=np.full(slabs, np.inf),
             failed=NONE,
-            scanned=Scanned.empty(planes),
+            scanned=self._unscanned,
             attempt=1,
             draws=Draws.empty(),
             reach=0,
@@ -251,17 +272,25 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
             sample_bytes=sample_bytes,
         )
 
+    @property
+    def _nothing(self) -> Hypothesis:
+        return Hypothesis.empty(self.source.features, self.planes, soft=self.loss is not None, at_once=self.at_once)
+
+    @property
+    def _unscanned(self) -> Scanned:
+        return Scanned.empty(self.slabs, self.classes)
+
     def reset(self, state: ActiveState, answered: Answered) -> ActiveState:
         """The state before a solve, with these answers only."""
         return replace(
             state,
             status="running",
             answered=answered.weighted(np.zeros_like(answered.weights)),
-            hypothesis=Hypothesis.empty(self.source.features, self.planes, soft=self.loss is not None),
-            lower=np.zeros(self.planes),
-            upper=np.full(self.planes, np.inf),
+            hypothesis=self._nothing,
+            lower=np.zeros(self.slabs),
+            upper=np.full(self.slabs, np.inf),
             failed=NONE,
-            scanned=Scanned.empty(self.planes),
+            scanned=self._unscanned,
             wanted=np.zeros(0, np.int64),
         )
 
@@ -305,7 +334,7 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
         state = replace(
             state,
             status=fitted.status,
-            scanned=Scanned.empty(self.planes),
+            scanned=self._unscanned,
             hypothesis=fitted.hypothesis,
             answered=answered.weighted(fitted.weights),
             upper=fitted.upper,
@@ -317,6 +346,8 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
 
     def _fit(self, answered: Answered, last: Hypothesis) -> Fitted:
         """The hyperplanes of the answered rows. Raises one of BREAKDOWNS where float64 does not suffice."""
+        if self.at_once:
+            return margin_at_once(answered, last, self.constant, intercept=self.intercept, epsilon=self.epsilon)
         if self.loss is None:
             return largest_margins(
                 answered, last, self.method, intercept=self.intercept, epsilon=self.epsilon, centre=self.centre
@@ -372,7 +403,7 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
         if not counts:  # of weight 0: it did not count before
             return state
         if not len(state.draws):
-            return self._choose_question(replace(state, scanned=Scanned.empty(self.planes)))
+            return self._choose_question(replace(state, scanned=self._unscanned))
         sides = state.scanned.sides.copy()
         sides[side] -= 1
         state = replace(state, scanned=replace(state.scanned, sides=sides))
@@ -425,7 +456,7 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
         if not len(rows):
             return np.zeros(0, np.int64)
         each = hypothesis.distances(rows.rows)
-        sides = hypothesis.sides(hypothesis.decisions(rows.rows)) if self.planes > 1 else np.zeros(len(rows), np.int32)
+        sides = hypothesis.sides(hypothesis.decisions(rows.rows)) if self.slabs > 1 else np.zeros(len(rows), np.int32)
         sizes = hypothesis.nearness(each, sides)
         within = sizes < hypothesis.limit
         if not within.any():
@@ -492,14 +523,14 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
         )
 
     def bounds_of(self, state: ActiveState) -> tuple[float, float]:
-        """(lower, upper) of the hyperplane whose ratio of both is the smallest."""
-        lower = self.proven(state) if state.answered.both_classes else np.zeros(self.planes)
+        """(lower, upper) of the slab whose ratio of both is the smallest."""
+        lower = self.proven(state) if state.answered.both_classes else np.zeros(self.slabs)
         with np.errstate(divide="ignore", invalid="ignore"):
             worst = int(np.argmin(np.where(state.upper > 0, lower / state.upper, 0.0)))
         return float(lower[worst]), float(state.upper[worst])
 
     def proven(self, state: ActiveState) -> NDArray[np.float64]:
-        """The proven bound of each hyperplane (k,): its margin on all rows, or with a loss its value."""
+        """The proven bound of each slab (s,): its margin on all rows, or with a loss its value."""
         return state.lower if self.loss is not None else np.minimum(state.lower, state.scanned.nearest)
 
     def claimed_bounds(self, state: ActiveState, plane: int, lower: float) -> tuple[float, float]:
@@ -513,9 +544,14 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
         return max(0.0, lower - below), upper + above  # no value is below 0
 
     def proves_epsilon(self, state: ActiveState, lower: NDArray[np.float64]) -> bool:
-        """Whether lower bounds (k,), as they are claimed, prove epsilon; true before two classes have answers."""
+        """Whether lower bounds (s,), as they are claimed, prove epsilon; true before two classes have answers.
+
+        Of classes at once they prove it of all classes only where each has an answer.
+        """
         if not state.answered.both_classes:
             return True
+        if self.at_once and len(state.answered.seen_classes) < self.classes:
+            return False
         asked, pairs = requested_epsilon(self.source, self.epsilon), enumerate(lower.tolist())
         return all(is_certified(*self.claimed_bounds(state, plane, low), asked) for plane, low in pairs)
 
@@ -556,6 +592,7 @@ def problem_of(job: ActiveJob, source: Source) -> ActiveMargin:
         by_class=job.by_class,
         intercept=job.intercept,
         classes=max(2, len(job.classes or ())),
+        at_once=job.multi_class == "crammer-singer",
         loss=job.loss,
         cost=1.0 if job.cost is None else job.cost,
         trial=job.trial,

@@ -71,7 +71,7 @@ def render(
     if model.get("log") is not None:
         asked = model.get("parameters") or {}
         shared["with_loss"] = restart_command_with_loss(about, name, asked, fewest=fewest)
-    if soft or model.get("members") is not None:
+    if soft or len(model["classes"]) > 2:
         return page.template("problems/active/several.html.j2").render(
             _several(model, run, records, rows, name) | shared
         )

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from coremargin.formats.choices import Hypothesis, Loss, Method
+from coremargin.formats.choices import Hypothesis, Loss, Method, MultiClass
 from coremargin.formats.limits import MOST_ROWS, MOST_SEED
 from coremargin.formats.local_path import local_path
 from coremargin.problems.job import TrainJob
@@ -17,6 +17,7 @@ from coremargin.spec import Size
 AUTO: Literal["auto"] = "auto"  #: C is chosen by folds of the rows that are given as examples
 
 SOFT: tuple[Method, ...] = ("coreset", "stream", "random")  #: methods that answers may contradict
+AT_ONCE: tuple[Method, ...] = SOFT  #: methods that serve all classes at once
 WITHOUT_CENTRE: tuple[Method, ...] = (*SOFT, "slab")
 
 
@@ -63,6 +64,13 @@ class ActiveJob(TrainJob, tag_field="job", tag="active", frozen=True, kw_only=Tr
             "allows."
         ),
     ] = "margin"
+    multi_class: Annotated[
+        MultiClass,
+        Meta(
+            description="Hyperplanes of three classes or more: each class against the rest (ovr), or all at once, as "
+            "in training with crammer-singer, which separates classes that lie between others."
+        ),
+    ] = "ovr"
     error: Annotated[float, Meta(description="Share of the rows that may be labelled wrongly.")] = 0.01
     confidence: Annotated[float, Meta(description="How sure that share is to be.")] = 0.99
     seed: Annotated[
@@ -110,8 +118,28 @@ class ActiveJob(TrainJob, tag_field="job", tag="active", frozen=True, kw_only=Tr
                     f"{name}: expected a share between 0 and 1, both excluded; found {getattr(self, name)}"
                 )
         self._check_loss()
+        self._check_multi_class()
         if self.hypothesis == "centre" and self.method in WITHOUT_CENTRE:
             raise ValueError(f"hypothesis: the method {self.method!r} has no centre; choose another, such as 'ep'")
+
+    def _check_multi_class(self) -> None:
+        if self.multi_class == "ovr":
+            return
+        if self.classes is not None and len(self.classes) < 3:
+            raise ValueError(
+                f"multi_class: {self.multi_class!r} is for three classes or more, found {len(self.classes)}; name all "
+                "classes, or leave multi_class out"
+            )
+        for name in ("loss", "map"):
+            if getattr(self, name) is not None:
+                raise ValueError(
+                    f"multi_class: {self.multi_class!r} cannot be combined with {name}; leave one of them out"
+                )
+        if self.method not in AT_ONCE:
+            raise ValueError(
+                f"method: expected {', '.join(AT_ONCE[:-1])} or {AT_ONCE[-1]} with multi_class {self.multi_class!r}, "
+                f"found {self.method!r}; choose another"
+            )
 
     def _check_loss(self) -> None:
         if self.loss is None:
@@ -142,6 +170,7 @@ class ActiveJob(TrainJob, tag_field="job", tag="active", frozen=True, kw_only=Tr
         more = {name: getattr(self, name) for name in ("scaling", "loss", "C", "trial")} | {
             "by_class": self.by_class or None,
             "hypothesis": "centre" if self.hypothesis == "centre" else None,
+            "multi_class": None if self.multi_class == "ovr" else self.multi_class,
         }
         mapped = {} if self.asked_map is None else self.asked_map.parameters()
         return known | {name: value for name, value in more.items() if value is not None} | mapped

@@ -142,9 +142,9 @@ class Draws:
 
 @dataclass(frozen=True)
 class Scanned:
-    """What the last scan has shown of the newest hypothesis, for rows without an answer: nearest (k,), sides (K + 1,).
+    """What the last scan has shown of the newest hypothesis, for rows without an answer: nearest (s,), sides (K + 1,).
 
-    nearest: a lower bound on |w.x + b| of all of them, for each hyperplane, 0 where the hypothesis has changed since;
+    nearest: a lower bound on the distances of all of them, for each slab, 0 where the hypothesis has changed since;
     sides: how many are given each class, and none.
     """
 
@@ -152,9 +152,9 @@ class Scanned:
     sides: NDArray[np.int64]
 
     @classmethod
-    def empty(cls, planes: int) -> Scanned:
+    def empty(cls, slabs: int, classes: int) -> Scanned:
         """Not scanned yet."""
-        return cls(np.zeros(planes), np.zeros(max(2, planes) + 1, np.int64))
+        return cls(np.zeros(slabs), np.zeros(classes + 1, np.int64))
 
     @property
     def was_scanned(self) -> bool:
@@ -172,10 +172,11 @@ class ActiveState:
     """Between two questions, or two scans.
 
     answered: the rows with labels, with their dual weights; unsure (u,): ids of rows that no annotator can label;
-    resident: rows without either, near the hyperplanes as far as is known. hypothesis: the newest; lower (k,), upper
-    (k,): its bounds, as ``Fitted`` has them, and failed: the hyperplane that cannot be, -1 where all can. wanted (q,):
-    rows whose labels are asked for, the most wanted first. attempt: the number of the draws that come next, or are on
-    the way; reach: so many rows are drawn from at least; tried: so many answers there were after the last attempt.
+    resident: rows without either, near the hyperplanes as far as is known. hypothesis: the newest; lower (s,), upper
+    (s,): its bounds, as ``Fitted`` has them, and failed: the place of those that cannot be, -1 where all can. wanted
+    (q,): rows whose labels are asked for, the most wanted first. attempt: the number of the draws that come next, or
+    are on the way; reach: so many rows are drawn from at least; tried: so many answers there were after the last
+    attempt.
     """
 
     round: int

@@ -16,6 +16,7 @@ from coremargin.formats.feature_map import PREFIX, map_digest
 from coremargin.formats.map_asked import KEYS
 from coremargin.formats.model_record import WHOLE
 from coremargin.verify.claim import AnyClaim, Claim, any_claim, two_classes
+from coremargin.verify.crammer_singer import ClassesClaim, last_entry
 
 if TYPE_CHECKING:
     from coremargin.formats.active import Active, Evidence
@@ -73,11 +74,13 @@ class History:
 class ActiveClaim(AnyClaim):
     """``method`` and so on as in the parameters; y: of a coreset row the place of its class, from 1.
 
-    planes: the hyperplane between two classes; of more, one for each class, which it has on its positive side.
+    planes: the hyperplane between two classes; of more, one for each class, which it has on its positive side. at_once:
+    the one margin of several classes, where each is not against the rest; the bounds of planes are its.
     """
 
     labels: tuple[Any, ...]
     planes: tuple[Claim, ...]
+    at_once: ClassesClaim | None
     method: str
     error: float
     confidence: float
@@ -107,6 +110,11 @@ class ActiveClaim(AnyClaim):
     def examined(self) -> tuple[Claim, ...]:
         """The hyperplanes, each with the bounds to check."""
         return tuple(plane.tightened(self.inward) if self.inward else plane for plane in self.planes)
+
+    @property
+    def bounded(self) -> tuple[AnyClaim, ...]:
+        """What has bounds of its own: each hyperplane, or all at once."""
+        return self.planes if self.at_once is None else (self.at_once,)
 
     @property
     def hash(self) -> str:
@@ -140,6 +148,11 @@ class ActiveClaim(AnyClaim):
         return len(self.planes) > 1
 
     @property
+    def by_largest(self) -> bool:
+        """Whether a row is given the class of the largest value."""
+        return self.several and (bool(self.loss) or self.at_once is not None)
+
+    @property
     def draws(self) -> Coded:
         """The rows drawn, by number."""
         return Coded.of(self.draws_ids, self.draws_codes)
@@ -147,6 +160,8 @@ class ActiveClaim(AnyClaim):
     @property
     def worst(self) -> int:
         """The index of the hyperplane that the certificate is about."""
+        if self.at_once is not None:
+            return 0
         if self.status == "not_separable":
             pairs = [(plane.lower, plane.upper) for plane in self.planes]
             return pairs.index((self.lower, self.upper)) if (self.lower, self.upper) in pairs else 0
@@ -158,7 +173,7 @@ class ActiveClaim(AnyClaim):
 
     def prefix(self, plane: int) -> str:
         """The prefix of messages about a hyperplane."""
-        return f"class {self.labels[plane]!r} against the rest: " if self.several else ""
+        return f"class {self.labels[plane]!r} against the rest: " if len(self.bounded) > 1 else ""
 
 
 def _key(plane: Claim) -> float:
@@ -180,6 +195,7 @@ def active_claim(files: ModelFiles) -> ActiveClaim:
         y=codes["coreset"] + 1,
         labels=tuple(record.classes),
         planes=(),
+        at_once=None,
         method=asked.method,
         error=asked.error,
         confidence=asked.confidence,
@@ -200,9 +216,11 @@ def active_claim(files: ModelFiles) -> ActiveClaim:
     if not several:
         return replace(claim, planes=(Claim(**two_classes(files, WHOLE, soft=asked.soft)),))
     claim = replace(
-        claim, planes=tuple(_against_the_rest(files, codes["coreset"], k) for k in range(len(claim.labels)))
+        claim,
+        planes=tuple(_hyperplane(files, codes["coreset"], k) for k in range(len(claim.labels))),
+        at_once=None if asked.multi_class is UNSET else _at_once(files, codes["coreset"] + 1),
     )
-    if claim.status != "not_separable":
+    if claim.at_once is not None or claim.status != "not_separable":
         return claim
     stopped = (plane if k == claim.worst else replace(plane, status="stopped") for k, plane in enumerate(claim.planes))
     return replace(claim, planes=tuple(stopped))
@@ -224,11 +242,32 @@ def _codes(signs: np.ndarray) -> np.ndarray:
     return (signs > 0).astype(np.int64)
 
 
-def _against_the_rest(files: ModelFiles, codes: np.ndarray, k: int) -> Claim:
-    """The claims about one class against all others."""
+def _at_once(files: ModelFiles, y: np.ndarray) -> ClassesClaim:
+    """The claim about all classes; y (m,): those of the coreset's rows, from 1."""
+    facts, hypothesis = any_claim(files, WHOLE, soft=False), files.arrays["hypothesis"]
+    constant = last_entry(facts["radius"]) if facts["intercept"] else 0.0
+    return ClassesClaim(
+        **facts,
+        y=y,
+        labels=tuple(cast("ActiveClasses", files.record).classes),
+        constant=constant,
+        v=np.column_stack([hypothesis[:, :-1], hypothesis[:, -1] / (constant or 1.0)]),
+        duals=files.arrays["duals"],
+        cost=0.0,
+        balanced=False,
+        reference=np.zeros_like(hypothesis),
+        outliers=UNSET,
+        left_out=np.zeros(0, np.int64),
+        proof={},
+    )
+
+
+def _hyperplane(files: ModelFiles, codes: np.ndarray, k: int) -> Claim:
+    """The claims about one class against all others, or the hyperplane of one of all at once."""
     record, arrays = cast("ActiveClasses", files.record), files.arrays
     facts = any_claim(files, WHOLE, soft=record.parameters.soft)
-    facts |= {"lower": record.members[k].lower, "upper": record.members[k].upper}
+    if record.members is not UNSET:
+        facts |= {"lower": record.members[k].lower, "upper": record.members[k].upper}
     hypothesis = arrays["hypothesis"][k]
     return Claim(
         **facts,

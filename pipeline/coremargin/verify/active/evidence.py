@@ -104,7 +104,7 @@ def _premises(claim: ActiveClaim, evidence: Evidence) -> list[str]:
         problems.append(f"confidence {evidence.confidence}, the parameters say {claim.confidence}")
     if claim.status == "not_separable":
         return [*problems, "model claims evidence for a hypothesis that no hyperplane can be"]
-    for k, plane in enumerate(claim.planes):
+    for k, plane in enumerate(claim.bounded):
         if not certified(plane.lower, plane.upper, claim.proven_epsilon):
             text = f"{claim.prefix(k)}lower {shown(plane.lower)} and upper {shown(plane.upper)}"
             problems.append(

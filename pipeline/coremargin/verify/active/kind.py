@@ -8,6 +8,8 @@ from coremargin.verify import margins, values
 from coremargin.verify.active.claim import ActiveClaim, active_claim
 from coremargin.verify.active.scan import ActiveScan
 from coremargin.verify.checks import Check, certified, in_order, same_epsilon, same_ratio, shown
+from coremargin.verify.crammer_singer import consistency
+from coremargin.verify.crammer_singer import dual as classes_dual
 from coremargin.verify.hard_margin import dual
 from coremargin.verify.kind import RUN, Kind
 from coremargin.verify.sums import length
@@ -15,6 +17,7 @@ from coremargin.verify.sums import length
 if TYPE_CHECKING:
     from coremargin.formats.model_files import ModelFiles
     from coremargin.verify.claim import Claim
+    from coremargin.verify.crammer_singer import ClassesClaim
     from coremargin.verify.rows import Rows
 
 _HONEST = "that the answers are true, and how the model does on rows that are not in the store"
@@ -60,6 +63,8 @@ class ActiveKind(Kind[ActiveClaim]):
 
     def consistency(self, claim: ActiveClaim) -> list[Check]:
         """Lengths of the hyperplanes, epsilon, ratio, status, and that the certificate is about the worst of them."""
+        if claim.at_once is not None:
+            return [*consistency(claim.at_once), *_intercepts(claim, claim.at_once)]
         found = [*same_epsilon(claim), *same_ratio(claim)]
         found.append(values.status(claim) if claim.loss else margins.status(claim))
         lengths = [(k, check) for k, plane in enumerate(claim.planes) for check in _hypothesis(claim, plane)]
@@ -70,6 +75,8 @@ class ActiveKind(Kind[ActiveClaim]):
         """The upper bound of a margin from the dual weights; those of a value are checked by the scan."""
         if claim.loss:
             return None, []
+        if claim.at_once is not None:
+            return classes_dual(claim.at_once)
         found = [dual(plane) for plane in claim.examined]
         checks = [
             Check(one.name, one.ok, claim.prefix(k) + one.text) for k, (_, some) in enumerate(found) for one in some
@@ -95,6 +102,14 @@ class ActiveKind(Kind[ActiveClaim]):
         best = f"of the rows answered, {values.proven(epsilon)}"
         best = best if soft else f"if no row is labelled wrongly, {margins.proven(epsilon)}"
         return f"{best}; how many can be is what the evidence says, and not as few as was asked for"
+
+
+def _intercepts(claim: ActiveClaim, joint: ClassesClaim) -> list[Check]:
+    """A failed check for intercepts that are not the products of the constant, 0 without intercepts."""
+    if all(plane.b == joint.constant * last for plane, last in zip(claim.planes, joint.v[:, -1], strict=True)):
+        return []
+    text = f"expected intercepts that are products of the rows' last entry, {joint.constant:g}, found others"
+    return [Check("hypothesis", ok=False, text=text)]
 
 
 def _hypothesis(claim: ActiveClaim, plane: Claim) -> list[Check]:

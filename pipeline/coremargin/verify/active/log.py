@@ -199,6 +199,7 @@ def same_campaign(claim: ActiveClaim, history: History, last: int) -> Check:
     pairs |= {
         "by_class": (claim.by_class, bool(asked.by_class)),
         "hypothesis": (claim.centre, asked.hypothesis == "centre"),
+        "multi_class": (claim.at_once is not None, asked.multi_class is not None),
         "loss": (claim.loss or None, asked.loss),
         "C": (claim.cost or None, asked.C),
         "trial": (claim.trial or None, asked.trial),

@@ -13,6 +13,7 @@ from coremargin.verify.active.evidence import DrawnStratum, evidence_of, later_a
 from coremargin.verify.active.log import commits_of, history_checks
 from coremargin.verify.active.soft import dual_bound, losses, value, weights_check
 from coremargin.verify.checks import Check, typed
+from coremargin.verify.crammer_singer import lowest_of_classes
 from coremargin.verify.hard_margin import NO_ROW, Lowest, has_margin, lowest_of, rounding
 from coremargin.verify.store import Members, StoreFindings, listed
 from coremargin.verify.sums import SLAB_ROWS, SLAB_VALUES, Total, dot_products, length, slabs
@@ -20,6 +21,7 @@ from coremargin.verify.values import value_bounded, value_reached
 
 if TYPE_CHECKING:
     from coremargin.verify.active.claim import ActiveClaim
+    from coremargin.verify.crammer_singer import ClassesClaim
     from coremargin.verify.rows import Chunk, Rows
 
 
@@ -49,7 +51,7 @@ def undecided(claim: ActiveClaim, x: Any, lengths: np.ndarray) -> np.ndarray:
 
 def _open(claim: ActiveClaim, values: np.ndarray, errors: np.ndarray) -> np.ndarray:
     """Whether errors (n, K) of decision values (n, K) leave the class of each row (n,) undecided."""
-    if claim.several and claim.loss:
+    if claim.by_largest:
         largest = np.partition(values, -2, axis=1)[:, -2:]
         return np.asarray(~(largest[:, 1] - largest[:, 0] > 2 * errors.max(axis=1)))
     return np.asarray(~(np.abs(values) > errors).all(axis=1))
@@ -58,7 +60,7 @@ def _open(claim: ActiveClaim, values: np.ndarray, errors: np.ndarray) -> np.ndar
 def _sides(claim: ActiveClaim, values: np.ndarray) -> np.ndarray:
     if not claim.several:
         return (values[:, 0] >= 0).astype(np.int64)
-    if claim.loss:
+    if claim.by_largest:
         return np.asarray(values.argmax(axis=1), np.int64)
     above = values > 0
     return np.where(above.sum(axis=1) == 1, above.argmax(axis=1), NONE)
@@ -68,7 +70,7 @@ def _sides(claim: ActiveClaim, values: np.ndarray) -> np.ndarray:
 class ChunkFindings:
     """The findings in one chunk."""
 
-    lowest: list[Lowest]  #: of each hyperplane, without a loss
+    lowest: list[Lowest]  #: of each hyperplane, or of all at once; without a loss
     below: list[int]
     losses: Total  #: of each hyperplane, with a loss
     strata: np.ndarray  #: (K + 1,) rows that count and are not answered, by the class given; the last: none
@@ -119,7 +121,7 @@ class ActiveScan(StoreFindings):
         self.wanted = np.unique(np.concatenate([self.tried.ids, self.walk_order, self.unsure_draws]))
         self.sides = np.full(len(self.wanted), NONE, np.int64)
         self._places = {typed(label): place for place, label in enumerate(claim.labels)}
-        self.lowest, self.below = [NO_ROW] * len(claim.planes), [0] * len(claim.planes)
+        self.lowest, self.below = [NO_ROW] * len(claim.bounded), [0] * len(claim.bounded)
         self.loss = Total((len(claim.planes),))
         self.strata = np.zeros(len(claim.labels) + 1, np.int64)
         self.light = self.unsure = self.unanswered = self.labelled = self.differing = self._next = 0
@@ -136,8 +138,8 @@ class ActiveScan(StoreFindings):
         claim, start, stop = self.claim, chunk.start, chunk.start + len(chunk.codes)
         asked, heavy, unsure = self._asked(chunk)
         findings = ChunkFindings(
-            [NO_ROW] * len(claim.planes),
-            [0] * len(claim.planes),
+            [NO_ROW] * len(claim.bounded),
+            [0] * len(claim.bounded),
             Total((len(claim.planes),)),
             np.zeros(0, np.int64),
             np.zeros(0, np.int64),
@@ -177,6 +179,9 @@ class ActiveScan(StoreFindings):
         """Compute the margins and distances, or the losses, of a slab."""
         codes, counted, claim = asked.codes[part], asked.counted[part], self.claim
         mine = np.flatnonzero(counted & (codes >= 0))
+        if claim.at_once is not None:
+            self._at_once(findings, claim.at_once, codes, counted, x, lengths, start + part.start)
+            return
         for k, plane in enumerate(() if claim.loss else claim.examined):
             lowest, below = lowest_of(plane, x, lengths, claim.side(k, codes), counted, start + part.start)
             findings.lowest[k] = min(findings.lowest[k], lowest)
@@ -185,6 +190,27 @@ class ActiveScan(StoreFindings):
             signs = [claim.side(k, codes[mine]) for k in range(len(claim.planes))]
             pairs = zip(claim.planes, signs, strict=True)
             findings.losses.add(np.array([losses(claim, plane, x[mine], lengths[mine], side) for plane, side in pairs]))
+
+    def _at_once(
+        self,
+        findings: ChunkFindings,
+        joint: ClassesClaim,
+        codes: np.ndarray,
+        counted: np.ndarray,
+        x: Any,
+        lengths: np.ndarray,
+        start: int,
+    ) -> None:
+        """Compute the margins of a slab's rows at once; those without an answer have the class that they are given."""
+        mine = np.flatnonzero(counted)
+        if not len(mine):
+            return
+        x, lengths = x[mine], lengths[mine]
+        y = np.where(codes[mine] >= 0, codes[mine], np.maximum(predicted_classes(self.claim, x, lengths), 0))
+        lowest, below = lowest_of_classes(joint, x, lengths, y, start + mine)
+        margin, row, _ = lowest
+        findings.lowest[0] = min(findings.lowest[0], (margin, row, int(codes[row - start])))
+        findings.below[0] += below
 
     def _sides(self, asked: _Asked, part: slice, x: Any, lengths: np.ndarray) -> list[int]:
         """The sides of rows of a slab: of those asked for, and where they count by class of all without answer.
@@ -244,7 +270,7 @@ class ActiveScan(StoreFindings):
         found, later = self._strata(), claim.later or Coded.none()
         later = later.take(self.rows.weigh(later.ids) & ~np.isin(later.ids, claim.draws_ids))
         history = [*history_checks(claim, self.rows), self.content(), self.coreset()]
-        shown = [check for k in range(len(claim.planes)) for check in self._plane(k)]
+        shown = [check for k in range(len(claim.bounded)) for check in self._plane(k)]
         evidence = evidence_of(claim, found, int(self.strata[-1]) if claim.several else 0)
         afterwards = later_answers_checks(claim, later, self._side(later.ids))
         drawn = [*self._honest(found), *self._unclear(), *self._unsure_draws_checks(found), evidence]
@@ -282,7 +308,13 @@ class ActiveScan(StoreFindings):
 
     def _plane(self, k: int) -> list[Check]:
         """Whether a hyperplane has the margin, or the value, that is claimed, and its dual weights prove the rest."""
-        claim, plane, prefix = self.claim, self.claim.examined[k], self.claim.prefix(k)
+        claim, prefix = self.claim, self.claim.prefix(k)
+        if claim.at_once is not None:
+            answered = self.lowest[0][2]
+            whose = f"answered {claim.labels[answered]!r}" if answered >= 0 else "without answer"
+            counted = self.rows.rows - self.unlabelled, self.excluded_text
+            return [has_margin(claim.at_once.lower, self.lowest[0], self.below[0], counted, whose)]
+        plane = claim.examined[k]
         if claim.loss:
             reached = value_reached(plane, self._value(k), f"{len(claim.answered.ids):,} rows answered")
             found = [reached, value_bounded(plane, dual_bound(claim, plane))]
