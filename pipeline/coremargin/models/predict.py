@@ -93,6 +93,7 @@ class _Label:
     """The probe: decision values of each chunk of a block, or of the groups that begin there."""
 
     scorer: Scorer
+    ranks: bool = False
 
     def __call__(self, source: Source, block: Block) -> list[_Given]:
         if isinstance(self.scorer, SequenceScorer):
@@ -107,6 +108,8 @@ class _Label:
     def _of(self, source: Source, chunk: int) -> _Given:
         first = source.span(chunk)[0]
         decisions = self.scorer.values(source.read(chunk)[0], lambda row: f"{source.name}, row {first + row}")
+        if self.ranks:
+            return _Given(np.zeros(len(decisions), np.int32), decisions, float(np.abs(decisions).min()))
         codes = decided(decisions).astype(np.int32)
         own = decisions if decisions.ndim == 1 else decisions[np.arange(len(codes)), codes]
         return _Given(codes, own, float(np.abs(leads(decisions, codes)).min()))
@@ -132,8 +135,9 @@ def predict(  # noqa: PLR0913 - one word for each decision, all but three with a
 
     model, source: opened, or paths; the source may be files that ``ingest`` takes, with the model's columns and
     those to ``drop``. C, gamma: of a fleet, whose members decide. kernel: of a model in a folder whose kernel is a
-    function. cluster: where to compute, as for ``train``; None:
-    on the threads of this process. The output is the same to the bit, however many there are.
+    function. A ranking gives every row a score, the decision value, and the label "score".
+    cluster: where to compute, as for ``train``; None: on the threads of this process. The output is the same to the
+    bit, however many there are.
     on_progress(rows done, rows in all) is called after each chunk, in order; on_ingest as of ``ingest``, of files.
     Raises DataError (other columns or features, damaged store), OutputError (cannot be written), Busy (another job is
     writing there), UsageError (something is there; another ending; a fleet with several values of C, none of them
@@ -165,10 +169,14 @@ def _predicted(
     overwrite: bool,
     on_progress: OnProgress | None,
 ) -> Prediction:
-    scorer = scorer_for(model, source)
+    probe = _Label(scorer_for(model, source), model.ranks)
     counts, least = np.zeros(len(model.labels), np.int64), np.inf
     writing = open_predictions(path, Subject(model, source), overwrite=overwrite)  # before a lock makes folders
-    with Locked(path, "these predictions"), writing as sink, probe_in_order(source, _Label(scorer), cluster) as found:
+    with (
+        Locked(path, "these predictions"),
+        writing as sink,
+        probe_in_order(source, probe, cluster) as found,
+    ):
         for batch in _batches(found, source, on_progress):
             codes = np.concatenate([given.codes for given in batch])
             sink.write(codes, np.concatenate([given.decisions for given in batch]))
