@@ -40,14 +40,14 @@ def main(folder: Path) -> None:
 
 
 def groups(folder: Path, rng: np.random.Generator) -> None:
-    """Results of queries, letters of words and words of sentences."""
-    clicks, letters = ["query,position,relevance"], []
+    """Results of queries, and words of sentences."""
+    clicks, queries = ["query,position,relevance"], []
     for query in range(4700, 4730):
         for position in range(5):
             clicks.append(f"{query},{position},{int(rng.integers(0, 3))}")
-            letters.append(f"{1 + position % 3} qid:{query} 1:{rng.normal():.3f} 2:{rng.normal():.3f}")
+            queries.append(f"{1 + position % 3} qid:{query} 1:{rng.normal():.3f} 2:{rng.normal():.3f}")
     (folder / "clicks.csv").write_text("\n".join(clicks) + "\n")
-    (folder / "letters.svm").write_text("\n".join(letters) + "\n")
+    (folder / "queries.svm").write_text("\n".join(queries) + "\n")
     for name, sentences in (("train", 40), ("test", 10)):
         lines = []
         for _ in range(sentences):

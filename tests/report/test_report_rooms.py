@@ -35,6 +35,7 @@ ASKED: dict[str, dict[str, Any]] = {
     "kernel": {"kernel": "rbf"}, "ball": {"one_class": "ball"}, "ellipsoid": {"one_class": "ellipsoid"},
     "soft_ellipsoid": {"one_class": "ellipsoid", "nu": 0.1},
     "structured": {"structure": "outputs"},
+    "ranking": {"structure": "ranking", "loss": "hinge"},
     "soft_ball": {"one_class": "ball", "nu": 0.1}, "kernel_ball": {"one_class": "ball", "kernel": "rbf"},
 }  # fmt: skip
 
@@ -110,9 +111,10 @@ def test_a_package_in_a_zip_writes_the_same_pages(repository: Path, tmp_path: Pa
     """Templates and the style sheet are found where no file system is: the page of every kind is the same there."""
     rng, y = np.random.default_rng(5), np.arange(60) % 2
     rows = ArraySource(rng.standard_normal((60, 3)) + 6 * y[:, None], y)
+    ranked = ArraySource(rng.standard_normal((60, 3)), y, groups=np.arange(60) // 10)
     pages = {}
     for kind, asked in ASKED.items():
-        coremargin.train(rows, out=tmp_path / kind, cluster="threads", **asked)
+        coremargin.train(ranked if kind == "ranking" else rows, out=tmp_path / kind, cluster="threads", **asked)
         target = tmp_path / kind / "report.html"
         pages[kind] = target.read_bytes()
         target.unlink()

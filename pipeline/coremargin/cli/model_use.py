@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from coremargin.cli.common import Advance
     from coremargin.formats.location import Location
     from coremargin.models.evaluate import Evaluation, GroupScores, OneClassEvaluation, Weighted
+    from coremargin.models.rank_evaluation import RankEvaluation
     from coremargin.models.ranks import AtPrecision
     from coremargin.verify.outcome import Outcome, Verification
 
@@ -263,6 +264,9 @@ def evaluate(
     and O, precision, recall and F1 of chunks, counted as conlleval does. Labels that the model does not know are
     mistakes then.
 
+    For a ranking, the share of the pairs of rows of a group with different
+    labels that are in order.
+
     \b
     Examples:
       coremargin evaluate rows.model test.zarr
@@ -271,6 +275,7 @@ def evaluate(
     """
     from coremargin.models.evaluate import OneClassEvaluation
     from coremargin.models.evaluate import evaluate as evaluate_rows
+    from coremargin.models.rank_evaluation import RankEvaluation
 
     with terminable(), progress(quiet=quiet) as advance:
         show_rows, show_ingest = _show_rows_progress(advance, "evaluating", store), show_ingest_progress(advance)
@@ -281,6 +286,8 @@ def evaluate(
         print_json(result.to_dict())
     elif isinstance(result, OneClassEvaluation):
         print_lines(*describe_outside(result))
+    elif isinstance(result, RankEvaluation):
+        print_lines(*describe_order(result))
     else:
         print_lines(*describe_evaluation(result, screen_width()))
 
@@ -372,6 +379,22 @@ def _chunk_table(groups: GroupScores) -> list[str]:
         for score in groups.chunks
     ]
     return table([head, *lines])
+
+
+def describe_order(result: RankEvaluation) -> list[str]:
+    """How many pairs a ranking has in order."""
+    unlabelled = f", {result.unlabelled:,} more without label" if result.unlabelled else ""
+    share = "no pairs" if result.in_order is None else f"{result.in_order:.6f} (ties count half)"
+    mean = [] if result.mean_in_order is None else [("mean by group", f"{result.mean_in_order:.6f}")]
+    return facts(
+        [
+            ("rows", f"{result.rows:,}{unlabelled}"),
+            ("groups", f"{result.groups:,} with pairs"),
+            ("pairs", f"{result.pairs:,}, {result.ties:,} tied"),
+            ("in order", share),
+            *mean,
+        ]
+    )
 
 
 def describe_outside(result: OneClassEvaluation) -> list[str]:

@@ -41,6 +41,7 @@ KINDS = {
     "outliers": Parts(".problems.outliers.kind", ".models.model", ".formats.outliers", ".problems.outliers.commands"),
     "kernel_fleet": Parts(".problems.kernel.fleet_kind", ".models.fleet"),
     "kernel": Parts(".problems.kernel.kind", ".models.kernel", ".formats.kernel", cli=".cli.reduce"),
+    "ranking": Parts(".problems.ranking.kind", ".models.ranking", ".formats.ranking"),
     "structured": Parts(".problems.structured.kind", ".models.structured", ".formats.structured"),
     "crammer_singer": Parts(".problems.multiclass.kind", ".models.model", ".formats.crammer_singer"),
     "fleet": Parts(".problems.fleet.kind", ".models.fleet"),

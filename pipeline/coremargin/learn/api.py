@@ -76,7 +76,7 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
     one_class: Literal["ball", "ellipsoid"] | None = None,
     only: str | int | float | bool | None = None,
     nu: float | None = None,
-    structure: Literal["chain", "outputs"] | None = None,
+    structure: Literal["chain", "outputs", "ranking"] | None = None,
     costs: str | os.PathLike[str] | None = None,
     taxonomy: str | os.PathLike[str] | None = None,
     ordinal: bool | None = None,
@@ -185,9 +185,11 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
     nu : float, optional
         With ``one_class``, the share of the rows that may lie outside, above 0 and below 1 (``SoftBallJob``,
         ``SoftEllipsoidJob``); None: none may.
-    structure : {"chain", "outputs"}, optional
+    structure : {"chain", "outputs", "ranking"}, optional
         With loss "hinge", labels of rows that depend on each other (``StructuredJob``): "chain", sequences, which are
-        ``groups`` of rows; "outputs", single rows whose wrong labels have costs [5]_. None: other problems.
+        ``groups`` of rows; "outputs", single rows whose wrong labels have costs [5]_. Or scores (``RankingJob``):
+        "ranking" puts the rows of each group in the order of their labels, numbers of which the larger come first.
+        None: other problems.
     costs : path-like, optional
         With ``structure``, a CSV file with the cost of each label (columns) in the place of a true one (lines). None:
         1 for each wrong label.

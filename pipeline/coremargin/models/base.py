@@ -98,6 +98,11 @@ class BaseModel(ABC):
         return False
 
     @property
+    def ranks(self) -> bool:
+        """Whether rows are given scores, which order those of a group, and no labels."""
+        return False
+
+    @property
     def parameters(self) -> dict[str, Any]:
         """What was asked for: epsilon, intercept, strategy; what the loss, several classes and fleets add to it."""
         return dict(self.record["parameters"])

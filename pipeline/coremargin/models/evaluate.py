@@ -21,6 +21,7 @@ from coremargin.models.decision import Scorer, decided, leads
 from coremargin.models.executor import probe_in_order
 from coremargin.models.matching import scorer_for
 from coremargin.models.predict import check_threshold, opened_model
+from coremargin.models.rank_evaluation import RankEvaluation, rank_evaluation
 from coremargin.models.ranks import AtPrecision, Bounded, Ranks
 from coremargin.models.rows import rows_for
 
@@ -281,11 +282,11 @@ def evaluate(  # noqa: PLR0913 - one word for each decision, all but two with a 
     threshold: float = 0.0,
     precision: float | None = None,
     confidence: float = 0.99,
-) -> Evaluation | OneClassEvaluation:
+) -> Evaluation | OneClassEvaluation | RankEvaluation:
     """Metrics of a model on the labelled rows of a source; rows without a label are counted and skipped.
 
     For a model of one class, labels other than its predictions 1 and -1, or none, are no truth to compare with: then
-    the rows that lie outside are counted, by label.
+    the rows that lie outside are counted, by label. For a ranking, pairs of rows of a group with different labels are.
 
     model, source: opened, or paths; the source may be files that ``ingest`` takes, with the model's columns, those to
     ``drop``, and the ``weights`` of rows, a column or a file. C, gamma: of a fleet, whose members decide.
@@ -301,12 +302,14 @@ def evaluate(  # noqa: PLR0913 - one word for each decision, all but two with a 
     source, cluster = resolve_paths(source), local_cluster(cluster)
     model = opened_model(model, C, gamma, kernel)
     check_threshold(model, threshold)
-    labelled = bool(model.classes)
+    labelled = bool(model.classes) or model.ranks
     if wanted is not None and len(model.labels) != 2:
         raise UsageError(f"a precision is of two classes, the model has {len(model.labels):,}; leave it out")
     if wanted is not None and model.grouped:
         raise UsageError("a precision is of rows that are labelled one by one, the model labels groups; leave it out")
     with rows_for(model, source, labelled=labelled, drop=drop, weights=weights, on_progress=on_ingest) as rows:
+        if model.ranks:
+            return rank_evaluation(model, rows, cluster, on_progress)
         if not labelled and not _has_labels(rows, model.labels):
             if wanted is not None:
                 raise UsageError(

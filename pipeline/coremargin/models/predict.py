@@ -95,6 +95,7 @@ class _Label:
 
     scorer: Scorer
     threshold: float
+    ranks: bool = False
 
     def __call__(self, source: Source, block: Block) -> list[_Given]:
         if isinstance(self.scorer, SequenceScorer):
@@ -109,6 +110,8 @@ class _Label:
     def _of(self, source: Source, chunk: int) -> _Given:
         first = source.span(chunk)[0]
         decisions = self.scorer.values(source.read(chunk)[0], lambda row: f"{source.name}, row {first + row}")
+        if self.ranks:
+            return _Given(np.zeros(len(decisions), np.int32), decisions, float(np.abs(decisions).min()))
         above = decisions - self.threshold  # the sign of a difference is exact
         codes = decided(above).astype(np.int32)
         own = decisions if decisions.ndim == 1 else decisions[np.arange(len(codes)), codes]
@@ -136,8 +139,9 @@ def predict(  # noqa: PLR0913 - one word for each decision, all but three with a
 
     model, source: opened, or paths; the source may be files that ``ingest`` takes, with the model's columns and
     those to ``drop``. C, gamma: of a fleet, whose members decide. kernel: of a model in a folder whose kernel is a
-    function. cluster: where to compute, as for ``train``; None:
-    on the threads of this process. The output is the same to the bit, however many there are.
+    function. A ranking gives every row a score, the decision value, and the label "score".
+    cluster: where to compute, as for ``train``; None: on the threads of this process. The output is the same to the
+    bit, however many there are.
     on_progress(rows done, rows in all) is called after each chunk, in order; on_ingest as of ``ingest``, of files.
     threshold: of two classes, the second is given to rows whose decision value is above it.
     Raises DataError (other columns or features, damaged store), OutputError (cannot be written), Busy (another job is
@@ -166,7 +170,7 @@ def _predicted(
     about: Subject, path: Path | Location, cluster: Cluster, *, overwrite: bool, on_progress: OnProgress | None
 ) -> Prediction:
     model, source = about.model, about.source
-    probe = _Label(scorer_for(model, source), about.threshold)
+    probe = _Label(scorer_for(model, source), about.threshold, model.ranks)
     counts, least = np.zeros(len(model.labels), np.int64), np.inf
     writing = open_predictions(path, about, overwrite=overwrite)  # before a lock makes folders
     with Locked(path, "these predictions"), writing as sink, probe_in_order(source, probe, cluster) as found:

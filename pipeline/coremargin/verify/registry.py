@@ -22,6 +22,7 @@ KINDS = {
     "relative_margin": "coremargin.verify.relative_margin",
     "outliers": "coremargin.verify.outliers",
     "crammer_singer": "coremargin.verify.crammer_singer",
+    "ranking": "coremargin.verify.ranking",
     "structured": "coremargin.verify.structured",
     "kernel": "coremargin.verify.kernel",
     "ball": "coremargin.verify.ball",

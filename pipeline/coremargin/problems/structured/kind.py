@@ -49,7 +49,10 @@ class StructuredJob(TrainJob, frozen=True, kw_only=True):
 
     structure: Annotated[
         Literal["chain", "outputs"],
-        Meta(description="Sequences of rows (chain), or single rows whose wrong labels have costs (outputs)."),
+        Meta(
+            description="Sequences of rows (chain), single rows whose wrong labels have costs (outputs), or the rows "
+            "of each group in order (ranking)."
+        ),
     ]
     loss: Literal["hinge"] | None = None
     C: float | None = None
