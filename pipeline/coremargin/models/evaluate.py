@@ -257,6 +257,7 @@ def evaluate(  # noqa: PLR0913 - one word for each decision, all but two with a 
     C: float | None = None,
     gamma: str | float | None = None,
     kernel: KernelFunction | None = None,
+    structure: Any = None,
     cluster: Cluster = None,
     on_progress: OnProgress | None = None,
     drop: Sequence[str] = (),
@@ -271,13 +272,13 @@ def evaluate(  # noqa: PLR0913 - one word for each decision, all but two with a 
 
     model, source: opened, or paths; the source may be files that ``ingest`` takes, with the model's columns, those to
     ``drop``, and the ``weights`` of rows, a column or a file. C, gamma: of a fleet, whose members decide.
-    kernel: of a model in a folder whose kernel is a function. cluster: where to compute, as for ``train``; None: on the
+    kernel, structure: of a model with yours, in a folder. cluster: where to compute, as for ``train``; None: on the
     threads of this process. on_progress(rows done, rows in all) is called after each chunk, in order; on_ingest as of
     ``ingest``, of files.
     Raises LabelError (no labelled rows, a class that the model does not know), DataError (other features, damage).
     """
     source, cluster = resolve_paths(source), local_cluster(cluster)
-    model = opened_model(model, C, gamma, kernel)
+    model = opened_model(model, C, gamma, kernel, structure)
     labelled = bool(model.classes)
     with rows_for(model, source, labelled=labelled, drop=drop, weights=weights, on_progress=on_ingest) as rows:
         if not labelled and not _has_labels(rows, model.labels):
