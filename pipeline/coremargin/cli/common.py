@@ -428,6 +428,20 @@ kernel_option = click.option(
 )
 
 
+def _structure(_context: click.Context, _parameter: click.Parameter, value: str | None) -> Any:
+    """Import the named structure, as ``_function``."""
+    if value is None:
+        return None
+    from coremargin.models.function import imported_structure
+
+    return imported_structure(value)
+
+
+structure_option = click.option(
+    "--structure", metavar="MODULE:NAME", callback=_structure, help="Your structure, of a model trained with one."
+)
+
+
 @contextmanager
 def compiler_announced(*, quiet: bool) -> Iterator[None]:
     """Announce compilations, unless quiet."""

@@ -21,6 +21,7 @@ from coremargin.cli.common import (
     progress,
     quiet_option,
     storage_option,
+    structure_option,
 )
 from coremargin.cli.printing import print_json, print_lines, screen_width
 from coremargin.cli.tables import show_ingest_progress, split
@@ -60,6 +61,7 @@ _drop = click.option("--drop", metavar="COLUMNS", help="Columns of the file to i
 @click.option("--threads", type=click.IntRange(1), metavar="NUMBER", help="Chunks read at a time.  [default: cores]")
 @click.option("--sha256", is_flag=True, help="Also compute the SHA-256 of all chunks, which no forger can match.")
 @kernel_option
+@structure_option
 @storage_option
 @json_option
 @quiet_option
@@ -71,6 +73,7 @@ def verify(  # noqa: PLR0913 - one for each option
     threads: int | None,
     sha256: bool,
     kernel: Any,
+    structure: Any,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -98,7 +101,9 @@ def verify(  # noqa: PLR0913 - one for each option
     with terminable(), progress(quiet=quiet) as advance:
         shown = _show_rows_progress(advance, "verifying", store)
         workers = _check_threads(threads)
-        result = examine(model, store, kernel=kernel, threads=workers, sha256=sha256, on_progress=shown)
+        result = examine(
+            model, store, kernel=kernel, structure=structure, threads=workers, sha256=sha256, on_progress=shown
+        )
     if as_json:
         print_json(result.to_dict())
     else:
@@ -154,6 +159,7 @@ def _require_epsilon(result: Verification, epsilon: float) -> None:
 @cost_option
 @gamma_option
 @kernel_option
+@structure_option
 @storage_option
 @cluster_option
 @_drop
@@ -169,6 +175,7 @@ def predict(  # noqa: PLR0913 - one for each option
     C: float | None,
     gamma: str | float | None,
     kernel: Any,
+    structure: Any,
     cluster: str | None,
     drop: str | None,
     threshold: float,
@@ -207,6 +214,7 @@ def predict(  # noqa: PLR0913 - one for each option
             C=C,
             gamma=gamma,
             kernel=kernel,
+            structure=structure,
             cluster=cluster,
             overwrite=overwrite,
             drop=split(drop) or (),
@@ -227,6 +235,7 @@ def predict(  # noqa: PLR0913 - one for each option
 @cost_option
 @gamma_option
 @kernel_option
+@structure_option
 @storage_option
 @cluster_option
 @_drop

@@ -43,6 +43,7 @@ KINDS = {
     "kernel": Parts(".problems.kernel.kind", ".models.kernel", ".formats.kernel", cli=".cli.reduce"),
     "ranking": Parts(".problems.ranking.kind", ".models.ranking", ".formats.ranking"),
     "structured": Parts(".problems.structured.kind", ".models.structured", ".formats.structured"),
+    "user_structure": Parts(".problems.structured.kind", ".models.user_structure", ".formats.user_structure"),
     "crammer_singer": Parts(".problems.multiclass.kind", ".models.model", ".formats.crammer_singer"),
     "fleet": Parts(".problems.fleet.kind", ".models.fleet"),
     "soft_margin": Parts(".problems.soft.kind", ".models.model", ".formats.soft_margin"),

@@ -84,17 +84,22 @@ class Structured(ClassifierRecord, frozen=True, kw_only=True, tag_field="problem
 
     def check_values(self, arrays: Mapping[str, np.ndarray], place: str) -> None:
         """Costs are costs, labellings are labellings. Raises DataError."""
-        costs, ends, labels = arrays["costs"], arrays["duals_ends"], arrays["duals_labels"]
+        costs = arrays["costs"]
         allowed = (costs >= 0).all() and (costs <= LARGEST_COST).all() and not costs.diagonal().any()
         demand(allowed, place, "costs", "numbers from 0 on, with 0 for the true label")
-        demand((arrays["duals_weight"] > 0).all(), place, "duals_weight", "weights above 0")
-        rows = arrays["duals_row"]
-        demand(rising(rows, self.rows - 1), place, "duals_row", f"rows below {self.rows} in order")
-        last = int(ends[-1]) if len(ends) else 0
-        fits = rising(ends, len(labels)) and (np.diff(ends, prepend=0) > 0).all() and last == len(labels)
-        demand(fits, place, "duals_ends", "ends of labellings that cover all labels")
-        demand(not len(labels) or int(labels.max()) < len(self.classes), place, "duals_labels", "places of classes")
+        check_labellings(arrays, self.rows, len(self.classes), place)
         super().check_values(arrays, place)
+
+
+def check_labellings(arrays: Mapping[str, np.ndarray], rows: int, classes: int, place: str) -> None:
+    """Labellings with dual weights are of so many classes, and begin at rows. Raises DataError."""
+    ends, labels, first = arrays["duals_ends"], arrays["duals_labels"], arrays["duals_row"]
+    demand((arrays["duals_weight"] > 0).all(), place, "duals_weight", "weights above 0")
+    demand(rising(first, rows - 1), place, "duals_row", f"rows below {rows} in order")
+    last = int(ends[-1]) if len(ends) else 0
+    fits = rising(ends, len(labels)) and (np.diff(ends, prepend=0) > 0).all() and last == len(labels)
+    demand(fits, place, "duals_ends", "ends of labellings that cover all labels")
+    demand(not len(labels) or int(labels.max()) < classes, place, "duals_labels", "places of classes")
 
 
 RECORD = Structured

@@ -76,7 +76,7 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
     one_class: Literal["ball", "ellipsoid"] | None = None,
     only: str | int | float | bool | None = None,
     nu: float | None = None,
-    structure: Literal["chain", "outputs", "ranking"] | None = None,
+    structure: Any = None,
     costs: str | os.PathLike[str] | None = None,
     taxonomy: str | os.PathLike[str] | None = None,
     ordinal: bool | None = None,
@@ -185,11 +185,11 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
     nu : float, optional
         With ``one_class``, the share of the rows that may lie outside, above 0 and below 1 (``SoftBallJob``,
         ``SoftEllipsoidJob``); None: none may.
-    structure : {"chain", "outputs", "ranking"}, optional
+    structure : {"chain", "outputs", "ranking"}, class, object or str, optional
         With loss "hinge", labels of rows that depend on each other (``StructuredJob``): "chain", sequences, which are
-        ``groups`` of rows; "outputs", single rows whose wrong labels have costs [5]_. Or scores (``RankingJob``):
-        "ranking" puts the rows of each group in the order of their labels, numbers of which the larger come first.
-        None: other problems.
+        ``groups`` of rows; "outputs", single rows whose wrong labels have costs [5]_; or a structure of your own, or
+        "module:Name", with the methods size, joint, argmax and loss. Or scores (``RankingJob``): "ranking" puts the
+        rows of each group in the order of their labels, numbers of which the larger come first. None: other problems.
     costs : path-like, optional
         With ``structure``, a CSV file with the cost of each label (columns) in the place of a true one (lines). None:
         1 for each wrong label.
@@ -306,7 +306,7 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
         "one_class": one_class,
         "only": only,
         "nu": nu,
-        "structure": structure,
+        "structure": _structure_name(structure),
         "costs": costs,
         "taxonomy": taxonomy,
         "ordinal": ordinal,
@@ -456,6 +456,10 @@ def retrain(  # noqa: PLR0913 - a model, its rows and where to; all but two with
 def _kernel_name(kernel: Any) -> str | None:
     """The name of a kernel; ``Named`` is a string that carries the function."""
     return kernel if kernel is None or isinstance(kernel, str) else Named.of(kernel)
+
+
+def _structure_name(structure: Any) -> str | None:
+    return structure if structure is None or isinstance(structure, str) else Named.of_structure(structure)
 
 
 def _as_plain_values(parameters: dict[str, Any]) -> dict[str, Any]:

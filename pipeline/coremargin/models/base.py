@@ -134,6 +134,26 @@ class BaseModel(ABC):
         object.__setattr__(made, "columns", columns)  # every model is frozen
         return made
 
+    def with_structure(self, structure: Any) -> Self:
+        """The same with the user's structure that it was trained with; of most models there is none.
+
+        Parameters
+        ----------
+        structure : object
+            It has size, joint, argmax and loss.
+
+        Returns
+        -------
+        model
+            One that decides.
+
+        Raises
+        ------
+        UsageError
+            It has no structure of the user, or this is another one.
+        """
+        raise UsageError(f"structure: this model of problem {self.problem!r} has none of yours; leave it out")
+
     def with_kernel(self, kernel: KernelFunction) -> Self:
         """The same with the function that is its kernel; of most models there is none.
 

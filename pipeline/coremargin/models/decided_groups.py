@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from coremargin.data.group_parts import group_parts
 from coremargin.models.decision import decided
 from coremargin.models.sequence_scorer import SequenceScorer
+from coremargin.models.user_scorer import UserScorer
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,7 +41,7 @@ def decide(scorer: Scorer, part: GroupPart, name: str) -> tuple[np.ndarray, np.n
     def place(row: int) -> str:
         return f"{name}, row {part.start + row}"
 
-    if isinstance(scorer, SequenceScorer):
+    if isinstance(scorer, SequenceScorer | UserScorer) and scorer.grouped:
         return scorer.label(part.rows, part.offsets, place)
     values = scorer.values(part.rows, place)
     return decided(values), values

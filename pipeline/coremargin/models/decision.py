@@ -41,6 +41,11 @@ class Scorer(ABC):
     map: FeatureMap | None = None  #: applied to scaled rows before that
 
     @property
+    def grouped(self) -> bool:
+        """Whether it labels the rows of a group together."""
+        return False
+
+    @property
     @abstractmethod
     def features(self) -> int:
         """Of a row."""

@@ -273,6 +273,7 @@ def evaluate(  # noqa: PLR0913 - one word for each decision, all but two with a 
     C: float | None = None,
     gamma: str | float | None = None,
     kernel: KernelFunction | None = None,
+    structure: Any = None,
     cluster: Cluster = None,
     on_progress: OnProgress | None = None,
     drop: Sequence[str] = (),
@@ -290,7 +291,7 @@ def evaluate(  # noqa: PLR0913 - one word for each decision, all but two with a 
 
     model, source: opened, or paths; the source may be files that ``ingest`` takes, with the model's columns, those to
     ``drop``, and the ``weights`` of rows, a column or a file. C, gamma: of a fleet, whose members decide.
-    kernel: of a model in a folder whose kernel is a function. cluster: where to compute, as for ``train``; None: on the
+    kernel, structure: of a model with yours, in a folder. cluster: where to compute, as for ``train``; None: on the
     threads of this process. on_progress(rows done, rows in all) is called after each chunk, in order; on_ingest as of
     ``ingest``, of files. threshold: as of ``predict``. precision: of the second class, for which thresholds are wanted;
     confidence: of their intervals, which hold if rows are independent draws from one source and the model was not
@@ -300,7 +301,7 @@ def evaluate(  # noqa: PLR0913 - one word for each decision, all but two with a 
     """
     wanted = None if precision is None else _Wanted(precision, confidence)
     source, cluster = resolve_paths(source), local_cluster(cluster)
-    model = opened_model(model, C, gamma, kernel)
+    model = opened_model(model, C, gamma, kernel, structure)
     check_threshold(model, threshold)
     labelled = bool(model.classes) or model.ranks
     if wanted is not None and len(model.labels) != 2:

@@ -26,6 +26,13 @@ class Named(str):
     function: KernelFunction
 
     @classmethod
+    def of_structure(cls, structure: Any) -> Named:
+        """The word for a structure."""
+        made = cls(function_name(structure))
+        made.function = structure
+        return made
+
+    @classmethod
     def of(cls, function: Any) -> Named:
         """The word for this one. Raises UsageError for what cannot be called."""
         if not callable(function):
@@ -40,11 +47,41 @@ def imported(word: str, where: str = "--kernel") -> KernelFunction:
 
     Raises UsageError where there is none.
     """
+    found = _find(word, where, "my_kernels:intersection")
+    if not callable(found):
+        raise UsageError(f"{where}: expected a function k(X, Z) -> values (n, m), found {word!r}, which is {found!r}")
+    function: KernelFunction = found
+    return function
+
+
+def imported_structure(word: str, where: str = "--structure") -> Any:
+    """The structure that a word names, as ``imported``; a class is called without arguments. Raises UsageError."""
+    found = _find(word, where, "my_structures:Tree")
+    return structure_object(found, where)
+
+
+def structure_object(found: Any, where: str = "structure") -> Any:
+    """A structure, made from its class if this is one. Raises UsageError for what is none."""
+    if isinstance(found, type):
+        try:
+            found = found()
+        except Exception as error:
+            raise UsageError(f"{where}: {function_name(found)}() raised {type(error).__name__}: {error}") from error
+    lacks = [name for name in ("size", "joint", "argmax", "loss") if not callable(getattr(found, name, None))]
+    if lacks:
+        raise UsageError(
+            f"{where}: expected a class or an object with the methods size, joint, argmax and loss, {found!r} has no "
+            f"{' and no '.join(lacks)}"
+        )
+    return found
+
+
+def _find(word: str, where: str, example: str) -> Any:
     if isinstance(word, Named):
         return word.function
     module, _, path = word.partition(":")
     if not module or not all(part.isidentifier() for part in (*module.split("."), *path.split("."))):
-        raise UsageError(f"{where}: expected module:function, such as my_kernels:intersection; found {word!r}")
+        raise UsageError(f"{where}: expected module:name, such as {example}; found {word!r}")
     folder = importable_from_here()
     try:
         found: Any = import_module(module)
@@ -55,10 +92,7 @@ def imported(word: str, where: str = "--kernel") -> KernelFunction:
         if not hasattr(found, part):
             raise UsageError(f"{where}: {word!r} is not there: {module} has no {path}")
         found = getattr(found, part)
-    if not callable(found):
-        raise UsageError(f"{where}: expected a function k(X, Z) -> values (n, m), found {word!r}, which is {found!r}")
-    function: KernelFunction = found
-    return function
+    return found
 
 
 def source_digest(function: KernelFunction) -> str | None:

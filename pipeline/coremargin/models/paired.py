@@ -14,7 +14,6 @@ from coremargin.models.decision import Scorer, decided
 from coremargin.models.evaluate import shares_of
 from coremargin.models.executor import probe_in_order
 from coremargin.models.matching import scorer_for
-from coremargin.models.sequence_scorer import SequenceScorer
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -58,7 +57,7 @@ class _Question:
     def __call__(self, source: Source, block: Block) -> np.ndarray:
         """How many rows (3, k, k): label against label given by each, and right by the first against the second."""
         counts = np.zeros((3, self.labels, self.labels), np.int64)
-        if any(isinstance(scorer, SequenceScorer) for scorer in self.scorers):
+        if any(scorer.grouped for scorer in self.scorers):
             for part in group_parts(source, block.chunks):
                 known = _counts(part.codes, part.weights)
                 places = [decide(scorer, part, source.name)[0][known] for scorer in self.scorers]

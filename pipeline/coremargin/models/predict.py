@@ -33,7 +33,6 @@ from coremargin.models.predictions.parquet import parquet
 from coremargin.models.predictions.zarr_group import zarr_group
 from coremargin.models.registry import load
 from coremargin.models.rows import rows_for
-from coremargin.models.sequence_scorer import SequenceScorer
 
 if TYPE_CHECKING:
     from coremargin.data.sources.base import OnProgress as OnIngest
@@ -98,7 +97,7 @@ class _Label:
     ranks: bool = False
 
     def __call__(self, source: Source, block: Block) -> list[_Given]:
-        if isinstance(self.scorer, SequenceScorer):
+        if self.scorer.grouped:
             found = decide_groups(self.scorer, source, block.chunks)
             return [self._of_groups(groups.places, groups.values) for groups in found]
         return [self._of(source, chunk) for chunk in block.chunks]
@@ -126,6 +125,7 @@ def predict(  # noqa: PLR0913 - one word for each decision, all but three with a
     C: float | None = None,
     gamma: str | float | None = None,
     kernel: KernelFunction | None = None,
+    structure: Any = None,
     cluster: Cluster = None,
     overwrite: bool = False,
     on_progress: OnProgress | None = None,
@@ -139,7 +139,7 @@ def predict(  # noqa: PLR0913 - one word for each decision, all but three with a
 
     model, source: opened, or paths; the source may be files that ``ingest`` takes, with the model's columns and
     those to ``drop``. C, gamma: of a fleet, whose members decide. kernel: of a model in a folder whose kernel is a
-    function. A ranking gives every row a score, the decision value, and the label "score".
+    function. structure: of one of yours. A ranking gives every row a score, the decision value, and the label "score".
     cluster: where to compute, as for ``train``; None: on the threads of this process. The output is the same to the
     bit, however many there are.
     on_progress(rows done, rows in all) is called after each chunk, in order; on_ingest as of ``ingest``, of files.
@@ -150,7 +150,7 @@ def predict(  # noqa: PLR0913 - one word for each decision, all but three with a
     """
     path = location(out) if is_remote(out) else Path(os.path.abspath(local_path(out)))
     source = resolve_paths(source)
-    model, cluster = opened_model(model, C, gamma, kernel), local_cluster(cluster)
+    model, cluster = opened_model(model, C, gamma, kernel, structure), local_cluster(cluster)
     check_threshold(model, threshold)
     check_outside(path)
     if not is_source(source) and not is_store(source):
@@ -247,13 +247,15 @@ def opened_model(
     C: float | None = None,
     gamma: str | float | None = None,
     kernel: KernelFunction | None = None,
+    structure: Any = None,
 ) -> AnyModel:
-    """The model, loaded if it is a path; C, gamma: of a fleet, whose members decide; kernel: as of ``load``.
+    """The model, loaded if it is a path; C, gamma: of a fleet, whose members decide; kernel, structure: of ``load``.
 
     Raises UsageError for none.
     """
     found = load(model) if isinstance(model, str | os.PathLike) else model
     found = found if kernel is None else found.with_kernel(kernel)
+    found = found if structure is None else found.with_structure(structure)
     found = found if C is None and gamma is None else found.at(C, gamma)
     found.deciders()
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from coremargin.data.local_storage import LocalStorage
 from coremargin.data.object_storage import ObjectStorage
@@ -41,6 +41,7 @@ def load(
     path: str | os.PathLike[str],
     kernel: KernelFunction | None = None,
     *,
+    structure: Any = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> BaseModel:
     """Open the model in a folder, of whatever kind it is: the counterpart of its ``save``.
@@ -56,6 +57,8 @@ def load(
     kernel : callable, optional
         The function k(X, Z) that is the model's kernel, where it is one: such a model decides nothing without it, and
         what its record says about it is never run.
+    structure : object, optional
+        The structure of a model that was trained with one of yours; the same holds for it.
     storage_options : mapping, optional
         Options of an address, as for ``Store.open``.
 
@@ -103,4 +106,5 @@ def load(
     if isinstance(storage, LocalStorage | ObjectStorage):
         storage = open_storage(resolve_model(storage.name))
     found = storage.read_whole(read)
+    found = found if structure is None else found.with_structure(structure)
     return found if kernel is None else found.with_kernel(kernel)

@@ -32,6 +32,11 @@ class SequenceScorer(Scorer):
         return self.rows.scaling
 
     @property
+    def grouped(self) -> bool:
+        """Always."""
+        return True
+
+    @property
     def features(self) -> int:
         """Of a row."""
         return self.rows.features

@@ -19,11 +19,12 @@ if TYPE_CHECKING:
 __all__ = ["verify"]
 
 
-def verify(
+def verify(  # noqa: PLR0913 - a model, its store, and options
     model_path: str | os.PathLike[str] | ReadableStorage,
     store_path: str | os.PathLike[str] | ReadableStorage,
     *,
     kernel: Callable[..., Any] | None = None,
+    structure: Any = None,
     threads: int | None = None,
     sha256: bool = False,
     on_progress: OnProgress | None = None,
@@ -41,6 +42,8 @@ def verify(
         The store that it was trained on: its folder or address, or what its objects are read from.
     kernel : callable, optional
         The function k(X, Z) that is the model's kernel, if that is a function. The model only names it.
+    structure : object, optional
+        The structure of a model that was trained with one of yours. The model only names it.
     threads : int, optional
         Threads that read and check; default: one per core, at most 8.
     sha256 : bool, default False
@@ -77,7 +80,15 @@ def verify(
 
     if storage_options:
         model_path, store_path = with_storage_options(storage_options, model_path, store_path)
-    result = examine(model_path, store_path, kernel=kernel, threads=threads, sha256=sha256, on_progress=on_progress)
+    result = examine(
+        model_path,
+        store_path,
+        kernel=kernel,
+        structure=structure,
+        threads=threads,
+        sha256=sha256,
+        on_progress=on_progress,
+    )
     if not result.ok:
         raise refutation(result)
     return result

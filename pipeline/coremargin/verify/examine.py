@@ -71,6 +71,7 @@ def examine(
     store_path: str | os.PathLike[str] | ReadableStorage,
     *,
     kernel: Callable[..., Any] | None = None,
+    structure: Any = None,
     threads: int | None = None,
     sha256: bool = False,
     on_progress: OnProgress | None = None,
@@ -78,7 +79,7 @@ def examine(
     """As ``coremargin.verify``, but false claims are in the result instead of raised."""
     if threads is not None and threads < 1:
         raise UsageError(f"threads: expected at least 1, got {threads}")
-    examination_of, claim, grown = read_model(model_path, lambda model: _read_claims(model, kernel))
+    examination_of, claim, grown = read_model(model_path, lambda model: _read_claims(model, kernel, structure))
     rows = Rows(store_path, claim.store_digest, grown=grown, claimed=claim.store_sha256, compute_sha256=sha256)
     if sha256 and claim.store_sha256 is None and not rows.sha256:
         raise UsageError(
@@ -97,7 +98,7 @@ def examine(
 
 
 def _read_claims(
-    model: ReadableStorage, kernel: Callable[..., Any] | None
+    model: ReadableStorage, kernel: Callable[..., Any] | None, structure: Any
 ) -> tuple[Callable[[Rows], ModelExamination | FleetExamination], AnyClaim, bool]:
     """Read the claims of a folder with a model, a fleet or a campaign.
 
@@ -112,5 +113,5 @@ def _read_claims(
 
         claim = read_campaign_claim(model)
     else:
-        claim = claim_of(read_model_files(model), kernel)
+        claim = claim_of(read_model_files(model), kernel, structure)
     return partial(ModelExamination, claim), claim, kind_named(claim.problem).frozen

@@ -57,6 +57,12 @@ class Kind(ABC, Generic[C]):
             raise UsageError(f"kernel: the model at {claim.path} has none that is a function; leave it out")
         return claim
 
+    def with_structure(self, claim: C, structure: Any) -> C:
+        """The claim with the structure that the user of ``verify`` passed. Raises UsageError as ``with_kernel``."""
+        if structure is not None:
+            raise UsageError(f"structure: the model at {claim.path} has none of yours; leave it out")
+        return claim
+
     def terms(self, claim: C) -> str:
         """Further conditions of the claim, appended to ``proven``; "" if there are none."""
         return ""

@@ -24,6 +24,7 @@ KINDS = {
     "crammer_singer": "coremargin.verify.crammer_singer",
     "ranking": "coremargin.verify.ranking",
     "structured": "coremargin.verify.structured",
+    "user_structure": "coremargin.verify.user_structure",
     "kernel": "coremargin.verify.kernel",
     "ball": "coremargin.verify.ball",
     "ellipsoid": "coremargin.verify.ellipsoid",
@@ -46,11 +47,11 @@ def kind_named(problem: str) -> Kind[Any]:
     return kind
 
 
-def claim_of(files: ModelFiles, kernel: Callable[..., Any] | None = None) -> AnyClaim:
-    """The claim of the model in these files; kernel: the function that is its kernel, if it is one.
+def claim_of(files: ModelFiles, kernel: Callable[..., Any] | None = None, structure: Any = None) -> AnyClaim:
+    """The claim of the model in these files; kernel, structure: the user's that it is about, if it is about one.
 
-    Raises UsageError if the model needs a function and none was passed, or the other way round.
+    Raises UsageError if the model needs one and none was passed, or the other way round.
     """
     kind = kind_named(files.record.problem)
-    claim: AnyClaim = kind.with_kernel(kind.claim(files), kernel)
+    claim: AnyClaim = kind.with_structure(kind.with_kernel(kind.claim(files), kernel), structure)
     return claim

@@ -31,7 +31,7 @@ examples are in memory, but on that in which they are visited. Numbers are float
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -43,6 +43,7 @@ from coremargin.maths.jit import jit_together
 from coremargin.maths.margin import gamma
 from coremargin.maths.rows import concatenate, from_arrays, lengths, nothing, to_arrays
 from coremargin.maths.stopping import may_stop
+from coremargin.maths.structures import user
 from coremargin.maths.structures.labellings import Labellings, label_dtype, ragged
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ class Sequences:
     costs: Array
     constant: float
     chained: bool
+    structure: user.CheckedStructure | None = None  #: of the user, in the place of the last three
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -85,6 +87,8 @@ class Sequences:
     @property
     def size(self) -> int:
         """Of w: (d + 1) K, and K^2 for the transitions."""
+        if self.structure is not None:
+            return self.structure.size
         classes = len(self.costs)
         return int((self.rows.shape[1] + 1) * classes + classes * classes * self.chained)
 
@@ -108,6 +112,7 @@ class Sequences:
             first.costs,
             first.constant,
             first.chained,
+            first.structure,
         )
 
     def to_arrays(self, name: str) -> dict[str, NDArray[Any]]:
@@ -136,7 +141,7 @@ class Sequences:
         rows, offsets = ragged(starts, counts), np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
         found: Any = self.rows[rows]
         labels, c = self.labels[rows], self.c[places]
-        return Sequences(self.ids[places], found, labels, offsets, c, self.costs, self.constant, self.chained)
+        return replace(self, ids=self.ids[places], rows=found, labels=labels, offsets=offsets, c=c)
 
 
 @dataclass(frozen=True)
@@ -287,6 +292,8 @@ def losses_at(examples: Sequences, w: Array, *, augmented: bool = True, hard: bo
 
     hard: of the labellings but the true one, without losses: margins with a minus sign.
     """
+    if examples.structure is not None:
+        return Losses(*user.losses_at(examples, w, augmented=augmented))
     rows, truth, tables = _compiled_arguments(examples, hard=hard)
     values, argmax = np.zeros(len(examples)), np.empty_like(truth.labels)
     compiled().losses(rows, truth, w, augmented, tables, values, argmax)
@@ -298,6 +305,8 @@ def values_of(examples: Sequences, duals: Labellings, w: Array) -> Array:
 
     It is at most H_i, and equal where a is best for w.
     """
+    if examples.structure is not None:
+        return user.values_of(examples, duals, w)
     classes = len(examples.costs)
     split = (examples.rows.shape[1] + 1) * classes
     table, moves = w[:split].reshape(-1, classes), w[split:].reshape(-1, classes)
@@ -332,6 +341,8 @@ def psi_sum(examples: Sequences, duals: Labellings) -> tuple[Array, float, float
 
     The last one bounds, times gamma, the rounding error of the first: it adds up the lengths of all terms.
     """
+    if examples.structure is not None:
+        return user.psi_sum(examples, duals)
     classes, rows = len(examples.costs), examples.rows
     table, moves = np.zeros((rows.shape[1] + 1, classes)), np.zeros((classes, classes))
     place = np.searchsorted(examples.ids, duals.example)

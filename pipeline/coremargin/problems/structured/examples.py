@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.data.group_parts import group_parts, groups_of
-from coremargin.errors import BadRow
+from coremargin.errors import BadRow, UsageError
+from coremargin.formats.function import function_name
 from coremargin.maths.rows import is_sparse, of_dense
 from coremargin.maths.stopping import may_stop
 from coremargin.maths.structures.chain import Sequences
+from coremargin.maths.structures.user import CheckedStructure, StructureFault
 from coremargin.problems.common.classes import mask_zero_weights
 
 if TYPE_CHECKING:
@@ -25,6 +28,28 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 Ids = NDArray[np.int64]
+
+
+@contextmanager
+def faults_named(source: Source, reader: ExampleReader) -> Iterator[None]:
+    """Report what no structure returns with the names of the user's and of the example. Raises UsageError."""
+    try:
+        yield
+    except StructureFault as fault:
+        where = ""
+        if fault.example is not None:
+            where = f", {'group' if reader.chained else 'row'} {fault.example}"
+        name = "" if reader.structure is None else reader.structure.name
+        raise UsageError(f"{source.name}{where}: structure {name}: {fault.text}") from fault.__cause__
+
+
+def checked_structure(structure: Any, place: str, features: int, classes: int) -> CheckedStructure:
+    """A structure of the user for rows of so many features and classes. Raises UsageError."""
+    found = CheckedStructure(structure, function_name(structure), classes)
+    try:
+        return found.sized(features)
+    except StructureFault as fault:
+        raise UsageError(f"{place}: structure {found.name}: {fault.text}") from fault.__cause__
 
 
 @dataclass(frozen=True)
@@ -41,6 +66,7 @@ class ExampleReader:
     costs: Array
     constant: float
     chained: bool
+    structure: CheckedStructure | None = None  #: of the user, in the place of the last three
 
     @property
     def hard(self) -> bool:
@@ -49,7 +75,8 @@ class ExampleReader:
 
     def nothing(self, source: Source) -> Sequences:
         """No examples."""
-        return Sequences.nothing(source.features, source.dtype, self.costs, self.constant, chained=self.chained)
+        none = Sequences.nothing(source.features, source.dtype, self.costs, self.constant, chained=self.chained)
+        return replace(none, structure=self.structure)
 
     def read(self, source: Source, chunks: Sequence[int]) -> Iterator[Sequences]:
         """The examples that begin in each of these chunks. Raises BadRow for a group with labels in some rows only."""
@@ -75,6 +102,7 @@ class ExampleReader:
             self.costs,
             self.constant,
             self.chained,
+            self.structure,
         )
 
     def _sequences(self, source: Source, part: GroupPart) -> Sequences:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from msgspec import Meta
 
+from coremargin.formats.function import CALLABLE
 from coremargin.problems.common.messages import (
     MarginClaims,
     ValueClaims,
@@ -45,13 +46,18 @@ class StructuredJob(TrainJob, frozen=True, kw_only=True):
     "outputs": each row is an example. The loss of a labelling is the sum of the costs of its labels: 1 for each wrong
     one, unless ``costs``, ``taxonomy`` or ``ordinal`` say otherwise. Weights of a constant feature are penalised: in a
     chain of 1, else of the length of the longest row, as of several classes at once.
+
+    "module:Name" is a structure of your own, with the hinge loss: size(features), joint(X, y) -> (indices, values),
+    argmax(w, X, y=None) and loss(y, other) (maths/structures/user.py). An example is a group of rows, or a row of a
+    store without groups. The proof assumes that argmax finds the maximum, which is tried and may be refuted.
     """
 
     structure: Annotated[
-        Literal["chain", "outputs"],
+        str,
         Meta(
-            description="Sequences of rows (chain), single rows whose wrong labels have costs (outputs), or the rows "
-            "of each group in order (ranking)."
+            description="Sequences of rows (chain), single rows whose wrong labels have costs (outputs), the rows of "
+            "each group in order (ranking), or your own structure.",
+            extra={"metavar": "chain|outputs|ranking|MODULE:NAME"},
         ),
     ]
     loss: Literal["hinge"] | None = None
@@ -69,16 +75,41 @@ class StructuredJob(TrainJob, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         """Check the options. Raises ValueError."""
         super().__post_init__()
+        if not self.own and self.structure not in ("chain", "outputs"):
+            raise ValueError(f"structure: expected chain, outputs or module:Name, found {self.structure!r}")
+        if self.own and self.loss is None:
+            raise ValueError("structure: one of your own needs a loss; give loss 'hinge'")
         check_costs([self.cost])
         if self.loss is None:
             check_without_loss(self.C, None)
         given = [name for name in COSTS if getattr(self, name)]
         if given and self.loss is None:
             raise ValueError(f"{given[0]}: a hard margin has no costs of wrong labels; give loss too")
+        if given and self.own:
+            raise ValueError(f"{given[0]}: a structure of your own has its loss; leave it out")
+        if self.own and not self.intercept:
+            raise ValueError("intercept: a structure of your own has its features; leave it out")
         if len(given) > 1:
             raise ValueError(f"{given[0]}: cannot be combined with {given[1]}: both say what a wrong label costs")
         if self.map is not None:
             raise ValueError(f"map: structured output has none, found {self.map!r}; leave it out")
+
+    @property
+    def own(self) -> bool:
+        """Whether the structure is one of the user."""
+        return ":" in self.structure
+
+    @property
+    def user(self) -> Any:
+        """The structure of the user, imported; None for others. Raises UsageError."""
+        from coremargin.models.function import imported_structure
+
+        return imported_structure(self.structure, "structure") if self.own else None
+
+    @property
+    def said_again(self) -> tuple[str, ...]:
+        """The option that names the structure: no record's is ever imported."""
+        return ("--structure", self.structure) if self.own else ()
 
     @property
     def cost(self) -> float:
@@ -88,7 +119,7 @@ class StructuredJob(TrainJob, frozen=True, kw_only=True):
     def parameters(self) -> dict[str, Any]:
         """The parameters that the model's record keeps."""
         costs = [word for name, word in COSTS.items() if getattr(self, name)]
-        shared = super().parameters() | {"structure": self.structure}
+        shared = super().parameters() | {"structure": CALLABLE if self.own else self.structure}
         shared |= {} if self.loss is None else {"loss": self.loss, "C": self.cost}
         return shared | ({"costs": costs[0]} if costs else {})
 
@@ -96,6 +127,11 @@ class StructuredJob(TrainJob, frozen=True, kw_only=True):
         """Adds the content of files."""
         from coremargin.problems.structured.cost_files import read_bytes
 
+        if self.own:
+            from coremargin.models.function import source_digest
+
+            text = source_digest(type(self.user))
+            return super().identity() | {"structure_name": self.structure, "structure_text": text}
         file = self.costs or self.taxonomy
         content = {} if file is None else {"costs_sha256": hashlib.sha256(read_bytes(file)).hexdigest()}
         return super().identity() | content
@@ -124,12 +160,13 @@ class StructuredClaims(ValueClaims):
     def describe(self, model: SingleModel, rows: str) -> Pairs:
         """The loss, the value and its bound."""
         claims, parameters = model.certificate, model.parameters
+        costs = "of the structure" if parameters["structure"] == CALLABLE else parameters.get("costs", "0/1")
         value = f"at most {format_exact(claims.upper)} over {rows}"
         if claims.upper is None:
             value = "not known: no pass over all rows was finished"
         return [
-            ("structure", parameters["structure"]),
-            ("loss", f"{parameters['loss']}, C {parameters['C']:g}, costs {parameters.get('costs', '0/1')}"),
+            ("structure", model.record.get("function", parameters["structure"])),
+            ("loss", f"{parameters['loss']}, C {parameters['C']:g}, costs {costs}"),
             ("value", value),
             ("best possible", describe_bound("at least", claims.lower)),
             describe_ratio(model),
@@ -169,11 +206,24 @@ class StructuredKind(OneModel[StructuredJob, "StructuredProblem", "StructuredMod
 
     def problem(self, job: StructuredJob, source: Source) -> StructuredProblem:
         """The problem on these rows."""
+        from coremargin.maths.structures.costs import zero_one
         from coremargin.problems.common.classes import class_codes
         from coremargin.problems.structured.cost_files import costs_of
+        from coremargin.problems.structured.examples import checked_structure
         from coremargin.problems.structured.structured_problem import StructuredProblem
 
         classes = [source.classes[code] for code in class_codes(source)]
+        user = job.user
+        if user is not None:
+            return StructuredProblem(
+                source,
+                job.epsilon,
+                job.cost,
+                zero_one(len(classes)),
+                source.groups is not None,
+                memory_bytes=job.memory_bytes,
+                user=checked_structure(user, source.name, source.features, len(classes)),
+            )
         return StructuredProblem(
             source,
             job.epsilon,
@@ -185,7 +235,7 @@ class StructuredKind(OneModel[StructuredJob, "StructuredProblem", "StructuredMod
         )
 
     def is_model_of(self, job: StructuredJob, model: AnyModel) -> bool:
-        """Also with the same costs."""
+        """Also with the same costs; never of a structure of the user, whose code may have changed."""
         from coremargin.problems.structured.cost_files import costs_of
 
         same = super().is_model_of(job, model)
@@ -193,6 +243,14 @@ class StructuredKind(OneModel[StructuredJob, "StructuredProblem", "StructuredMod
             return False
         costs = costs_of(model.classes, job.costs, job.taxonomy, ordinal=job.ordinal)
         return bool((costs == cast("StructuredModel", model).costs).all())
+
+    def verdict(self, outcome: Outcome, job: StructuredJob) -> list[str]:
+        """Adds what a proof with a structure of the user assumes."""
+        assumed = [
+            "The structure is yours: it is assumed that its argmax finds the maximum up to the",
+            "rounding of scores. The labellings that were tried do not refute it.",
+        ]
+        return [*super().verdict(outcome, job), *(assumed if job.own else [])]
 
     def reads_needed(self, job: StructuredJob, problem: StructuredProblem, *, in_memory: bool) -> int:
         """Once if all rows fit in memory; else a few passes."""
@@ -207,13 +265,15 @@ class StructuredKind(OneModel[StructuredJob, "StructuredProblem", "StructuredMod
         return "for rows, which are read once where half of it holds them"
 
     def model(self, job: StructuredJob, problem: StructuredProblem, state: StructuredState) -> StructuredModel:
-        """The model of a state."""
+        """The model of a state; of a structure of the user a ``UserStructureModel``."""
         import numpy as np
 
         from coremargin.maths.rows import nothing
         from coremargin.models.structured import StructuredModel
         from coremargin.problems.common.model import record_of, transform_arrays
 
+        if problem.user is not None:
+            return cast("StructuredModel", self._user_model(job, problem, state))
         source, classes = problem.source, len(problem.codes)
         w = state.w if state.best is None else state.best
         split = (source.features + 1) * classes
@@ -241,6 +301,31 @@ class StructuredKind(OneModel[StructuredJob, "StructuredProblem", "StructuredMod
             **transform_arrays(source),
         }
         return StructuredModel(record, numbers, nothing(0, np.float64, sparse=False))
+
+    def _user_model(self, job: StructuredJob, problem: StructuredProblem, state: StructuredState) -> Any:
+        """The model of a state, for a structure of the user."""
+        import numpy as np
+
+        from coremargin.maths.rows import nothing
+        from coremargin.models.user_structure import UserStructureModel
+        from coremargin.problems.common.model import record_of, transform_arrays
+
+        source, user, known = problem.source, problem.user, np.isfinite(state.upper)
+        assert user is not None  # noqa: S101 - for the type checker
+        status = "certified" if state.status == "certified" else "stopped"
+        lower, upper = (max(0.0, state.lower), state.upper) if known else (None, None)
+        found = StructuredResult(status, lower, upper, "duality_gap")
+        about: dict[str, Any] = {"function": user.name, "grouped": problem.chained}
+        record = record_of(source, problem.codes, found, "user_structure", job.parameters(), 0, **about)
+        duals = {name: values for name, values in state.duals.to_arrays("duals").items() if name != "duals_example"}
+        numbers = {
+            "weights": state.w if state.best is None else state.best,
+            "coreset_ids": np.zeros(0, np.int64),
+            "duals_row": problem.first_rows(state.duals.example),
+            **duals,
+            **transform_arrays(source),
+        }
+        return UserStructureModel(record, numbers, nothing(0, np.float64, sparse=False), checked=user)
 
     def claims(self, model: StructuredModel) -> Claims:
         """A value or, without a loss, a margin."""

@@ -13,6 +13,7 @@ from coremargin.maths.breakdown import exact_sum
 from coremargin.maths.rows import lengths
 from coremargin.maths.structures.chain import Sequences, losses_at, values_of
 from coremargin.problems.common.state_arrays import state_from_arrays, state_to_arrays
+from coremargin.problems.structured.examples import faults_named
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -88,18 +89,21 @@ class StructuredProbe:
         none = Sequences.nothing(
             self.features, np.dtype(self.dtype), reader.costs, reader.constant, chained=reader.chained
         )
+        none = replace(none, structure=reader.structure)
         return StructuredSummary(np.zeros(2), np.full(2, np.inf), np.zeros(3, np.int64), np.zeros(1), none)
 
     def from_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> StructuredSummary:
         """A summary from a checkpoint."""
-        return StructuredSummary.from_arrays(arrays)
+        found = StructuredSummary.from_arrays(arrays)
+        return replace(found, sent=replace(found.sent, structure=self.reader.structure))
 
     def __call__(self, source: Source, block: Block) -> StructuredSummary:
         """The summary of one block."""
         found = self.empty()
         for examples in self.reader.read(source, block.chunks):
             if len(examples):
-                found = found.merge(self._summarise(examples))
+                with faults_named(source, self.reader):
+                    found = found.merge(self._summarise(examples))
         return found
 
     def _summarise(self, examples: Sequences) -> StructuredSummary:
@@ -111,7 +115,10 @@ class StructuredProbe:
                 continue
             losses[k] = exact_sum(examples.c * (np.maximum(at.values, 0.0) + at.errors)) * (1 + 1e-15)
         c = np.ones(len(examples)) if hard else examples.c
-        reach = c.repeat(np.diff(examples.offsets)) @ (lengths(examples.rows) + examples.constant + 1.0)
+        reach = 0.0  # of a structure of the user, the ascent adds it
+        if self.reader.structure is None:
+            sizes = lengths(examples.rows) + examples.constant + 1.0
+            reach = float(c.repeat(np.diff(examples.offsets)) @ sizes)
         sent = examples
         if self.settled >= 0:
             here = losses_at(examples, self.w, hard=hard).values

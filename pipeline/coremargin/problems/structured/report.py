@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,7 +22,6 @@ from coremargin.report.view import view as common_view
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-    from coremargin.models.structured import StructuredModel
     from coremargin.report.numbers import Precision
     from coremargin.report.page import Json
     from coremargin.report.rounds import Column
@@ -35,8 +34,11 @@ _LONGEST = 12  # characters of a label in the drawing
 def page_of(folder: Path, name: str) -> str:
     """The page of a model's folder. Raises DataError when it does not hold a readable model."""
     model, run, records = page.read_folder(folder, FILE)
-    transitions = cast("StructuredModel", load(folder)).transitions
-    return render(model, run, records, transitions, name=name, influence=influence_of(folder, model, name))
+    own = "function" in model  # a structure of the user, whose weights have no names
+    transitions = getattr(load(folder), "transitions", None)
+    return render(
+        model, run, records, transitions, name=name, influence=None if own else influence_of(folder, model, name)
+    )
 
 
 def render(
@@ -58,6 +60,8 @@ def render(
     drawn |= {"ruler": ruler(claims), "transitions": None}
     if transitions is not None and len(labels) <= DRAWN:
         drawn["transitions"] = charts.drawings(charts.FULL, partial(draw_transitions, transitions, labels))
+    if "function" in model:
+        view["commands"] = view["commands"] | {"verify": f"{view['commands']['verify']} --structure MODULE:NAME"}
     view |= claims.view() | {
         "soft": soft,
         "charts": drawn,

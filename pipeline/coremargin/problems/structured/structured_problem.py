@@ -33,11 +33,12 @@ from coremargin.maths.multiclass import constant
 from coremargin.maths.rows import row_sizes
 from coremargin.maths.structures.chain import STEPS, ChainAscent, Sequences, losses_at, psi_sum
 from coremargin.maths.structures.labellings import Labellings
+from coremargin.maths.structures.user import CheckedStructure, UserAscent, check_structure
 from coremargin.problems.common.classes import check_scale, class_codes, class_index, class_weights
 from coremargin.problems.common.result import STOPPED
 from coremargin.problems.common.sizes import float64_row_bytes
 from coremargin.problems.common.state_arrays import state_from_arrays, state_to_arrays
-from coremargin.problems.structured.examples import ExampleReader
+from coremargin.problems.structured.examples import ExampleReader, faults_named
 from coremargin.problems.structured.probe import StructuredProbe, StructuredSummary
 from coremargin.spec import format_size
 
@@ -68,7 +69,8 @@ UNIT = float(np.finfo(np.float64).eps) / 2
 class StructuredState:
     """The state between two scans.
 
-    lower, upper: of the value or the hard margin. w (D,): sum a psi of ``duals``. dual_loss: sum a loss. drift: bound
+    lower, upper: of the value or the hard margin. w (D,): sum a psi of ``duals``. dual_loss: sum a loss; most_loss: the
+    largest one so far. drift: bound
     on ||w - sum a psi||. best (D,): the hypothesis that is proven, None before the first proof. begun, mean (D,): those
     whose losses the current pass sums up. total (D,): the sum of w after each segment of the pass so far. losses (2,),
     margins (2,), reach: of the pass so far, as in the summary; whole: ``reach`` of the pass before. cached: ids of
@@ -84,6 +86,7 @@ class StructuredState:
     upper: float
     duals: Labellings
     dual_loss: float
+    most_loss: float
     drift: float
     begun: Array
     mean: Array
@@ -120,6 +123,7 @@ class StructuredProblem(BaseProblem[StructuredState, StructuredSummary]):
     chained: bool
     intercept: bool = True
     memory_bytes: int = 256 << 20
+    user: CheckedStructure | None = None  #: a structure of the user; costs and intercept are not used then
     #: Examples in memory by what they are; not part of the state, for they can be read again.
     examples: dict[str, Sequences] = field(default_factory=dict, compare=False, repr=False)
 
@@ -150,11 +154,14 @@ class StructuredProblem(BaseProblem[StructuredState, StructuredSummary]):
     @cached_property
     def reader(self) -> ExampleReader:
         """Reads examples, on the driver and on workers."""
-        return ExampleReader(class_index(self.codes), self.cost, self.costs, self.constant, self.chained)
+        place = class_index(self.codes)
+        return ExampleReader(place, self.cost, self.costs, self.constant, self.chained, self.user)
 
     @cached_property
     def constant(self) -> float:
         """The last entry of every row: as of several classes at once or, in a chain, 1 as those of transitions."""
+        if self.user is not None:
+            return 0.0
         if self.chained:
             return float(self.intercept)
         return constant(float(self.source.scalars().max_norm.max()), intercept=self.intercept)
@@ -162,6 +169,8 @@ class StructuredProblem(BaseProblem[StructuredState, StructuredSummary]):
     @property
     def size(self) -> int:
         """The number of weights."""
+        if self.user is not None:
+            return self.user.size
         classes = len(self.codes)
         return (self.source.features + 1) * classes + classes * classes * self.chained
 
@@ -230,6 +239,7 @@ class StructuredProblem(BaseProblem[StructuredState, StructuredSummary]):
             upper=np.inf,
             duals=Labellings.nothing(len(self.codes)),
             dual_loss=0.0,
+            most_loss=0.0,
             drift=0.0,
             begun=origin,
             mean=origin,
@@ -254,7 +264,18 @@ class StructuredProblem(BaseProblem[StructuredState, StructuredSummary]):
         else:
             class_c = np.full(len(self.codes), self.cost)
             check_scale(self.source, class_c, class_weights(self.source, self.codes))
+        if self.user is not None:
+            self._check_structure()
         return self.unsolved()
+
+    def _check_structure(self) -> None:
+        """Check the user's structure on the first examples. Raises UsageError."""
+        for chunk in range(self.source.chunks):
+            some = self.reader.read_all(self.source, [chunk])
+            if len(some):
+                with faults_named(self.source, self.reader):
+                    return check_structure(some)
+        return None
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> StructuredState:
         """A state from a checkpoint."""
@@ -313,7 +334,8 @@ class StructuredProblem(BaseProblem[StructuredState, StructuredSummary]):
             return replace(state, rows=rows, passes=1)
         some = Sequences.concatenate([summary.sent, self._cached_examples(state)])
         some = some.take(np.unique(some.ids, return_index=True)[1])
-        state = self._ascend(state, some, ROUNDS)
+        with faults_named(self.source, self.reader):
+            state = self._ascend(state, some, ROUNDS)
         state = replace(state, total=state.total + state.w, rows=len(some.labels))
         if self.hard:  # a job may end here, and these labellings prove less or more than those before
             state = self._bounded(state, self._off(state))
@@ -321,7 +343,8 @@ class StructuredProblem(BaseProblem[StructuredState, StructuredSummary]):
 
     def _ascend(self, state: StructuredState, some: Sequences, rounds: int) -> StructuredState:
         """Rounds of ascent on some examples; those with the largest moves are cached, unless all are in memory."""
-        ascent, w = ChainAscent(some, state.duals.of(some.ids), hard=self.hard), state.w.copy()
+        duals, w = state.duals.of(some.ids), state.w.copy()
+        ascent = ChainAscent(some, duals, hard=self.hard) if self.user is None else UserAscent(some, duals)
         before, loss_before = ascent.weights.copy(), ascent.dual_loss
         order, visits = np.random.default_rng([state.round, state.looks]), 0
         for _ in range(rounds):
@@ -337,13 +360,17 @@ class StructuredProblem(BaseProblem[StructuredState, StructuredSummary]):
         duals = ascent.duals()
         largest = max(float(np.linalg.norm(state.w)), float(np.linalg.norm(w)))
         largest_weight = float(ascent.weights[:, 1:].max(initial=0.0)) if self.hard else float(some.c.max(initial=0.0))
-        step = largest_weight * self._longest_psi(some)
+        longest, lost = self._longest_psi(some), 0.0
+        if isinstance(ascent, UserAscent):
+            longest, lost = ascent.longest_psi, self._sum_error(self.source.rows) * psi_sum(some, duals)[2]
+        step = largest_weight * longest
         state = replace(
             state,
             w=w,
             duals=state.duals.replaced(some.ids, duals),
-            dual_loss=state.dual_loss + (ascent.dual_loss - loss_before),
-            drift=state.drift + 4.0 * UNIT * visits * (largest + step),
+            dual_loss=(dual_loss := state.dual_loss + (ascent.dual_loss - loss_before)),
+            most_loss=max(state.most_loss, dual_loss),
+            drift=state.drift + 4.0 * UNIT * visits * (largest + step) + lost,
         )
         if self.holds_all_rows:
             return state
@@ -357,7 +384,7 @@ class StructuredProblem(BaseProblem[StructuredState, StructuredSummary]):
         self.examples["cached"] = kept
         return replace(state, cached=kept.ids)
 
-    def _target(self, w: Array, ascent: ChainAscent) -> float:
+    def _target(self, w: Array, ascent: ChainAscent | UserAscent) -> float:
         """About the dual value of the ascent."""
         return max(0.0, ascent.dual_loss - 0.5 * float(w @ w))
 
@@ -435,7 +462,7 @@ class StructuredProblem(BaseProblem[StructuredState, StructuredSummary]):
     def _dual(self, state: StructuredState, off: float) -> float:
         """D, rounded down; off: bound on ||w - sum a psi||."""
         length = float(np.linalg.norm(state.w)) * (1 + gamma(len(state.w) + 4)) + off
-        most = float(self.costs.max()) * self.source.rows * (self.cost or 0.0)  # of all rows together
+        most = state.most_loss
         loss = state.dual_loss - gamma(4 * state.round + 4 * state.looks + 64) * most
         return loss * (1 - 1e-13) - 0.5 * length * length * (1 + 1e-15)
 
@@ -457,14 +484,18 @@ class StructuredProblem(BaseProblem[StructuredState, StructuredSummary]):
             every = self.reader.read_all(self.source, list(range(self.source.chunks)))
             self.examples["all"] = every
         while state.status == "running":
-            state = self._look(self._ascend(state, every, ROUNDS_IN_MEMORY), every)
+            with faults_named(self.source, self.reader):
+                state = self._look(self._ascend(state, every, ROUNDS_IN_MEMORY), every)
             yield state
 
     def _look(self, state: StructuredState, every: Sequences) -> StructuredState:
         """Both bounds, from all examples: w and the sum of losses anew, from the labellings."""
         w, loss, reach = psi_sum(every, state.duals)
         loss = exact_sum(state.duals.weight) if self.hard else loss
-        before, state = state, replace(state, w=w, dual_loss=loss, looks=state.looks + 1, drift=0.0)
+        before, state = (
+            state,
+            replace(state, w=w, dual_loss=loss, most_loss=max(loss, state.most_loss), looks=state.looks + 1, drift=0.0),
+        )
         at = losses_at(every, w, hard=self.hard)
         if self.hard:
             state = self._better(state, w, 0.0, -float((at.values + at.errors).max()))

@@ -1,0 +1,127 @@
+"""Structures of the user: certificates by enumeration, agreement with chains, refusals, predictions."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import own_structures
+import pytest
+from own_structures import as_chain
+from structured_kit import exact_bounds, sequences, write_sequences
+
+import coremargin
+from coremargin.errors import CoremarginError, UsageError
+from coremargin.models.evaluate import evaluate
+from coremargin.models.predict import predict
+
+OPTIONS: dict[str, Any] = {"loss": "hinge", "C": 0.3}
+
+
+@pytest.mark.parametrize(("sparse", "memory"), [(False, None), (True, 3000)])
+def test_certificates_are_those_of_enumeration(tmp_path: Path, sparse: bool, memory: int | None) -> None:
+    """In memory and in passes, with weights and groups without labels; a chain of the same features agrees."""
+    X, y, groups = sequences(1, examples=24)
+    labels: list[Any] = [["a", "b", "c"][k] for k in y]
+    for row in np.flatnonzero(groups == 7):
+        labels[row] = None
+    weights = np.random.default_rng(0).choice([0.0, 0.5, 1.0, 3.0], 24)[groups]
+    store = write_sequences(tmp_path / "s.zarr", X, labels, groups, weights, sparse=sparse)
+    given: dict[str, Any] = {"cluster": "threads", "memory": memory, "epsilon": 1e-2, **OPTIONS}
+    model = coremargin.train(store, structure=own_structures.Chain, out=tmp_path / "m", **given)
+    found = coremargin.verify(tmp_path / "m", store, structure=own_structures.Chain)
+    assert model.status == "certified"
+    value, dual = exact_bounds(*as_chain(model.record, model.numbers), X, labels, groups, weights)
+    claims = model.certificate
+    assert claims.upper * (1 - 1e-9) <= value <= claims.upper
+    assert claims.lower <= dual <= claims.lower * (1 + 1e-9)
+    assert "is assumed" in found.terms
+    chain = coremargin.train(store, structure="chain", **given).certificate
+    assert chain.lower <= claims.upper
+    assert claims.lower <= chain.upper
+    run = json.loads((tmp_path / "m" / "run.json").read_bytes())
+    assert (run["scans"] > 1) == (memory is not None)
+
+
+def test_single_rows_are_examples_without_groups(tmp_path: Path) -> None:
+    """As of outputs; predictions are those of the scores."""
+    X, y, _ = sequences(3, examples=20)
+    store = write_sequences(tmp_path / "s.zarr", X, y, None)
+    coremargin.train(store, structure=own_structures.Chain, out=tmp_path / "m", cluster="threads", **OPTIONS)
+    assert coremargin.verify(tmp_path / "m", store, structure=own_structures.Chain).ok
+    model = coremargin.load(tmp_path / "m", structure=own_structures.Chain)
+    table = model.numbers["weights"][:15].reshape(5, 3)
+    scores = np.column_stack([X, np.ones(len(X))]) @ table
+    assert np.array_equal(model.predict(X), scores.argmax(axis=1))
+    assert model.decision_function(X) == pytest.approx(scores)
+
+
+def test_predictions_of_files_and_of_arrays_agree(tmp_path: Path) -> None:
+    """Of groups that cross chunks; evaluation counts the same labels."""
+    X, y, groups = sequences(4)
+    store = write_sequences(tmp_path / "s.zarr", X, y, groups)
+    given: dict[str, Any] = {"cluster": "threads", "scaling": "standard", **OPTIONS}
+    trained = coremargin.train(store, structure=own_structures.Chain, out=tmp_path / "m", **given)
+    assert coremargin.verify(tmp_path / "m", store, structure=own_structures.Chain).ok
+    labels = trained.predict(X, groups=groups)
+    result = predict(tmp_path / "m", store, tmp_path / "p.csv", structure=own_structures.Chain)
+    lines = (tmp_path / "p.csv").read_text().split()[1:]
+    assert [int(line.split(",")[1]) for line in lines] == labels.tolist()
+    assert result.rows == len(X)
+    assert evaluate(tmp_path / "m", store, structure=own_structures.Chain).accuracy == float((labels == y).mean())
+    with pytest.raises(UsageError, match="--structure MODULE:NAME"):
+        coremargin.load(tmp_path / "m").predict(X, groups=groups)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        ("Greedy", "no maximum"),
+        ("Restless", "argmax returns other labels"),
+        ("Beyond", "from 0 to 2"),
+        ("Endless", "finite"),
+        ("Outside", "expected indices from 0 to 22"),
+        ("Free", "loss: expected 0 for the true labels and"),
+        ("Changing", "joint returns other values"),
+        ("Failing", "loss raised KeyError"),
+    ],
+)
+def test_wrong_structures_are_refused_before_training(tmp_path: Path, wrong: str, text: str) -> None:
+    """With the name of the structure and the group."""
+    X, y, groups = sequences(1)
+    store = write_sequences(tmp_path / "s.zarr", X, y, groups)
+    with pytest.raises(UsageError, match=text) as refusal:
+        coremargin.train(store, structure=getattr(own_structures, wrong), cluster="threads", **OPTIONS)
+    assert f"own_structures:{wrong}" in str(refusal.value)
+    assert "group" in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"loss": None, "C": None}, "needs a loss"),
+        ({"ordinal": True}, "has its loss"),
+        ({"intercept": False}, "has its features"),
+        ({"structure": "tree"}, "expected chain, outputs or module:Name"),
+        ({"structure": "own_structures:Tree"}, "has no Tree"),
+        ({"structure": "own_structures:sequences"}, "has no sequences"),
+        ({"structure": dict}, "the methods size, joint, argmax and loss"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(options: dict[str, Any], text: str) -> None:
+    """In words of Python."""
+    X, y, groups = sequences(1)
+    with pytest.raises(CoremarginError, match=text):
+        coremargin.train(X, y, groups=groups, **{"structure": own_structures.Chain, **OPTIONS, **options})
+
+
+def test_a_structure_of_another_size_is_refused(tmp_path: Path) -> None:
+    """Where a model is opened."""
+    X, y, groups = sequences(1)
+    coremargin.train(X, y, groups=groups, structure=own_structures.Chain, out=tmp_path / "m", **OPTIONS)
+    with pytest.raises(UsageError, match="another structure"):
+        coremargin.load(tmp_path / "m", structure=own_structures.Outside)
+    with pytest.raises(UsageError, match="leave it out"):
+        coremargin.train(X, y, groups=groups, structure="chain", **OPTIONS).with_structure(own_structures.Chain)

@@ -1,0 +1,152 @@
+"""Verification of structures of the user: true claims hold, forged ones and wrong structures fail."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import own_structures
+import pytest
+from own_structures import as_chain
+from structured_kit import exact_bounds, sequences, write_sequences
+
+import coremargin
+from coremargin.errors import CoremarginError, UsageError
+from coremargin.verify.examine import examine
+
+Arrays = dict[str, np.ndarray]
+
+
+class Case:
+    """A trained model, its store, and a judge that enumerates."""
+
+    def __init__(self, folder: Path) -> None:
+        self.X, y, self.groups = sequences(1, examples=14)
+        self.labels: list[Any] = [["a", "b", "c"][k] for k in y]
+        for row in np.flatnonzero(self.groups == 3):
+            self.labels[row] = None
+        self.weights = np.random.default_rng(1).choice([0.0, 0.5, 1.0, 3.0], 14)[self.groups]
+        self.store = write_sequences(folder / "s.zarr", self.X, self.labels, self.groups, self.weights)
+        given: dict[str, Any] = {"structure": own_structures.Chain, "loss": "hinge", "C": 0.3, "cluster": "threads"}
+        coremargin.train(self.store, out=folder / "m", **given)
+        self.record: dict[str, Any] = json.loads((folder / "m" / "model.json").read_bytes())
+        with np.load(folder / "m" / "arrays.npz") as found:
+            self.arrays = dict(found)
+
+    def accepts(self, folder: Path, record: dict[str, Any], arrays: Arrays, structure: Any = None) -> bool:
+        """Whether the verifier confirms this model; one that it cannot read is not confirmed."""
+        folder.mkdir(exist_ok=True)
+        (folder / "model.json").write_text(json.dumps(record))
+        np.savez(folder / "arrays.npz", **arrays)
+        try:
+            return examine(folder, self.store, structure=structure or own_structures.Chain, threads=1).ok
+        except CoremarginError:
+            return False
+
+    def is_true(self, record: dict[str, Any], arrays: Arrays) -> bool:
+        """Whether the bounds hold, by enumeration; up to the rounding of that."""
+        value, dual = exact_bounds(*as_chain(record, arrays), self.X, self.labels, self.groups, self.weights)
+        claims, slack = record["certificate"], 1e-12 * abs(value)
+        ok = claims["upper"] >= value - slack and claims["lower"] <= dual + slack
+        return bool(ok and claims["lower"] >= (1 - claims["epsilon"]) * claims["upper"])
+
+    def copy(self) -> tuple[dict[str, Any], Arrays]:
+        """Record and arrays that may be changed."""
+        return json.loads(json.dumps(self.record)), {name: values.copy() for name, values in self.arrays.items()}
+
+
+@pytest.fixture(scope="module")
+def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
+    """Groups with weights, one of them without labels."""
+    return Case(tmp_path_factory.mktemp("case"))
+
+
+def test_what_was_trained_is_confirmed_and_true(case: Case, tmp_path: Path) -> None:
+    """As it is, and a claim of a little less."""
+    record, arrays = case.copy()
+    assert case.is_true(record, arrays)
+    assert case.accepts(tmp_path / "m", record, arrays)
+    record["certificate"]["lower"] *= 1 - 1e-12
+    assert case.accepts(tmp_path / "m", record, arrays)
+
+
+FORGERIES: dict[str, Callable[[dict[str, Any], Arrays], object]] = {
+    "more than the labellings prove": lambda r, a: r["certificate"].update(lower=r["certificate"]["lower"] * 1.0001),
+    "less than the value": lambda r, a: r["certificate"].update(upper=r["certificate"]["upper"] * 0.99999),
+    "another C": lambda r, a: r["parameters"].update(C=0.2),
+    "other weights": lambda r, a: a.update(weights=-a["weights"]),
+    "fewer weights": lambda r, a: a.update(weights=a["weights"][:-1]),
+    "a weight below 0": lambda r, a: a["duals_weight"].__setitem__(0, -a["duals_weight"][0]),
+    "weights above C": lambda r, a: a.update(duals_weight=a["duals_weight"] * 1.3),
+    "a labelling of another example": lambda r, a: a["duals_row"].__setitem__(0, a["duals_row"][-1]),
+    "another labelling": lambda r, a: a["duals_labels"].__setitem__(slice(0, 3), 2 - a["duals_labels"][:3]),
+    "other classes": lambda r, a: r.update(classes=["b", "a", "c"]),
+    "single rows": lambda r, a: r.update(grouped=False),
+    "another epsilon": lambda r, a: r["certificate"].update(epsilon=1e-6),
+    "another structure in name": lambda r, a: r["parameters"].update(structure="chain"),
+}
+
+
+@pytest.mark.parametrize("name", list(FORGERIES))
+def test_forgeries_are_rejected(case: Case, tmp_path: Path, name: str) -> None:
+    """Each changes one thing."""
+    record, arrays = case.copy()
+    FORGERIES[name](record, arrays)
+    assert not case.accepts(tmp_path / "m", record, arrays)
+
+
+def test_random_changes_are_confirmed_only_if_true(case: Case, tmp_path: Path) -> None:
+    """The verifier accepts no claim that the judge finds false."""
+    rng, confirmed = np.random.default_rng(0), 0
+    for _ in range(30):
+        record, arrays = case.copy()
+        name = rng.choice(["weights", "duals_weight", "duals_labels"])
+        place = rng.integers(len(arrays[name]))
+        change = 1 if name == "duals_labels" else arrays[name][place] * rng.choice([1e-14, 1e-7, 1e-3, 0.5])
+        arrays[name][place] = (
+            (arrays[name][place] + change) % 3 if name == "duals_labels" else arrays[name][place] + change
+        )
+        record["certificate"]["lower"] *= 1 - rng.choice([0, 1e-9, 1e-6])
+        record["certificate"]["ratio"] = record["certificate"]["lower"] / record["certificate"]["upper"]
+        accepted = case.accepts(tmp_path / "m", record, arrays)
+        assert not accepted or case.is_true(record, arrays)
+        confirmed += accepted
+    assert confirmed
+
+
+def test_a_value_of_a_wrong_argmax_is_refuted(case: Case, tmp_path: Path) -> None:
+    """With each wrong structure the claim is not confirmed, whatever the record says."""
+    for name in ("Greedy", "Restless", "Beyond", "Endless", "Outside", "Free", "Failing"):
+        assert not case.accepts(tmp_path / "m", *case.copy(), structure=getattr(own_structures, name)), name
+
+
+class Lazy(own_structures.Chain):
+    """Proves too much: where labels are passed it returns them."""
+
+    def argmax(self, w: np.ndarray, X: np.ndarray, y: np.ndarray | None = None) -> np.ndarray:
+        """The true ones."""
+        return super().argmax(w, X) if y is None else y
+
+
+def test_a_value_that_only_a_wrong_argmax_has_is_refuted(case: Case, tmp_path: Path) -> None:
+    """All losses are 0 by its argmax: single flips and labellings of the dual point show more."""
+    record, arrays = case.copy()
+    half = 0.5 * float(arrays["weights"] @ arrays["weights"])
+    record["certificate"].update(lower=half * 0.9999, upper=half * 1.0001, ratio=0.9999 / 1.0001)
+    assert not case.accepts(tmp_path / "m", record, arrays, structure=Lazy)
+
+
+def test_names_in_models_are_never_run(case: Case, tmp_path: Path) -> None:
+    """Without a structure there is no verdict; another name is shown, not imported."""
+    record, arrays = case.copy()
+    record["function"] = "antigravity:Chain"
+    assert case.accepts(tmp_path / "m", record, arrays)
+    checks = examine(tmp_path / "m", case.store, structure=own_structures.Chain(), threads=1).checks
+    assert any("'antigravity:Chain', which was not run" in check.text for check in checks)
+    with pytest.raises(UsageError, match="--structure MODULE:NAME"):
+        examine(tmp_path / "m", case.store)
+    with pytest.raises(UsageError, match="not all of these methods"):
+        examine(tmp_path / "m", case.store, structure=dict)
