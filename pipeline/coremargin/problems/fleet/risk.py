@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 
 from coremargin.errors import UsageError
 from coremargin.maths import published_bounds as bounds
-from coremargin.models.fleet_record import named, setting_of
 from coremargin.report.numbers import NO_BREAK, percent_up
 
 if TYPE_CHECKING:
@@ -87,6 +86,8 @@ def guaranteed_risks(
 
     evaluations: of the final functions, on all rows and perhaps on folds.
     """
+    from coremargin.models.fleet_record import named, setting_of  # not where `train --help` needs the options
+
     counted = {setting_of(entry): entry for entry in evaluations if entry["fold"] is None}
     if not counted or not all(math.isfinite(one.value) for one in functions):
         return []
