@@ -33,6 +33,7 @@ GIVEN = (
     "python jobs/demo_data.py demo",
     f"python {Path(__file__).with_name('readme_data.py')} .",
     "coremargin synth rows.zarr --rows 3000 --features 8 --noise 0.05 --seed 2",
+    "coremargin synth test.zarr --rows 1000 --features 8 --noise 0.05 --seed 2",
     "coremargin ingest demo/digits.X.npy digits.zarr --labels demo/digits.y.npy",
     "coremargin ingest demo/digits.X.npy new.zarr --labels demo/digits.y.npy --only 3,5",
 )
@@ -58,7 +59,7 @@ OFFER = b"q quit"
 SERVES = {"coremargin active page zeros.campaign --pixels 8x8": "Ctrl-C ends it"}
 
 COMMAND = re.compile(r"(?:coremargin|make|python|pip) ")
-NUMBER = re.compile(r"\d[\d,.]*(?: × 10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)?")
+NUMBER = re.compile(r"(?:(?<=\s)-)?\d[\d,.]*(?: × 10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)?")
 UNIT = re.compile(r"# (?:[KMGT]i?B|bytes?|scans?)\b")
 
 

@@ -221,6 +221,8 @@ class Store:
     @cached_property
     def groups(self) -> StoreGroups | None:
         """The groups of rows; None where they are in none. Raises StoreError."""
+        if "groups" not in self._layouts:  # nothing is read to see that
+            return None
         self.scalars()  # checks what the manifest says of them
         columns = self._manifest.groups
         return None if columns is None else StoreGroups(self._layouts, columns, self.rows, self.span)
