@@ -195,6 +195,37 @@ def test_evaluate_finds_thresholds_that_predict_uses(folder: Path, tmp_path: Pat
         assert again.roc_auc == found.roc_auc
 
 
+def test_rows_of_training_in_a_store_that_has_grown_show_nothing(folder: Path, tmp_path: Path) -> None:
+    """The model's commit is an earlier one then."""
+    rng = np.random.default_rng(8)
+    X, y = rng.normal(size=(300, 3)), rng.integers(0, 2, 300)
+    coremargin.ingest(X, tmp_path / "rows.zarr", labels=y)
+    coremargin.train(tmp_path / "rows.zarr", out=tmp_path / "m", loss="hinge")
+    coremargin.ingest(X + 1.0, tmp_path / "rows.zarr", labels=y, append=True)
+    found = evaluate(tmp_path / "m", tmp_path / "rows.zarr", precision=0.5)
+    assert isinstance(found, Evaluation)
+    assert found.at_precision is not None
+    assert found.at_precision.trained_on
+    assert found.at_precision.assured is None
+
+
+def test_a_threshold_counts_for_rows_in_groups(tmp_path: Path) -> None:
+    """As for the same rows without groups."""
+    rng = np.random.default_rng(9)
+    X = rng.normal(size=(200, 3))
+    y = (X[:, 0] + rng.normal(size=200) > 0).astype(int)
+    coremargin.ingest(X, tmp_path / "plain.zarr", labels=y)
+    coremargin.ingest(X, tmp_path / "groups.zarr", labels=y, group=np.repeat(np.arange(40), 5))
+    coremargin.train(tmp_path / "plain.zarr", out=tmp_path / "m", loss="hinge")
+    plain, groups = (evaluate(tmp_path / "m", tmp_path / f"{name}.zarr", threshold=0.7) for name in ("plain", "groups"))
+    assert isinstance(plain, Evaluation)
+    assert isinstance(groups, Evaluation)
+    assert groups.confusion == plain.confusion
+    usual = evaluate(tmp_path / "m", tmp_path / "groups.zarr")
+    assert isinstance(usual, Evaluation)
+    assert groups.confusion != usual.confusion
+
+
 def test_rows_of_training_show_nothing(folder: Path, run_cli: Callable[..., Result]) -> None:
     """A threshold on the rows that the model was trained on has no interval, and the table says why."""
     text = run_cli("evaluate", folder / "m", folder / "train.zarr", "--precision", "0.5").stdout
@@ -215,6 +246,7 @@ def test_rows_of_training_show_nothing(folder: Path, run_cli: Callable[..., Resu
         ({"precision": 1.5}, "precision: expected a share above 0"),
         ({"precision": float("nan")}, "precision: expected a share above 0"),
         ({"precision": 0.5, "confidence": 1.0}, "confidence: expected a share between 0 and 1"),
+        ({"confidence": 0.9}, "a confidence is that of a precision"),
         ({"threshold": float("nan")}, "threshold: expected a finite number"),
     ],
 )

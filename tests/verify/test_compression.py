@@ -159,3 +159,26 @@ def test_numbers_that_overflow_are_refused(tmp_path: Path, trained: tuple[Path, 
         arrays = dict(found)
     np.savez(tmp_path / "m" / "arrays.npz", **(arrays | {"w": arrays["w"] * w, "b": np.array([b])}))
     assert found_in(tmp_path / "m", trained[1])
+
+
+def test_rows_may_be_too_long_for_hyperplanes_that_are_close(tmp_path: Path) -> None:
+    """Two kept rows give nearly the model's hyperplane, which others, 1e5 margins away, decide."""
+    rng = np.random.default_rng(1)
+    y, special = rng.choice([-1, 1], 120), rng.random(120) < 0.2
+    X = np.zeros((120, 161))
+    X[:, 0] = np.where(special, y, rng.choice([-1, 1], 120))
+    X[:, 1:] = rng.choice([-1, 1], (120, 160)) * 1e5 * ~special[:, None]
+    store = store_of(tmp_path / "s.zarr", X, y)
+    model = coremargin.train(store, out=tmp_path / "m")
+    kept = np.sort([np.flatnonzero(special & (y == side))[0] for side in (-1, 1)])
+    assert (np.sign(X[:, 0]) != y).any(), "the hyperplane of these two rows is wrong about others"
+    with np.load(tmp_path / "m" / "arrays.npz") as found:
+        arrays = {name: values for name, values in found.items() if not name.startswith("block_bounds")}
+    arrays |= {"alpha": np.ones(2), "coreset_ids": kept, "coreset_x": X[kept], "coreset_y": y[kept].astype(np.int8)}
+    np.savez(tmp_path / "m" / "arrays.npz", **arrays)
+    record = json.loads((tmp_path / "m" / "model.json").read_text())
+    record["certificate"] |= {"coreset_rows": 2, "upper": 1 + 1e-10, "ratio": model.certificate.lower / (1 + 1e-10)}
+    record["compression"] = {"kept": 2, "rows": 120, "confidence": 0.95, "error": error_bound(120, 2, 0.05)}
+    (tmp_path / "m" / "model.json").write_text(json.dumps(record))
+    checks = examine(tmp_path / "m", store).checks
+    assert [one.name for one in checks if not one.ok] == ["compression"]

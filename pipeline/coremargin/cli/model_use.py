@@ -246,9 +246,7 @@ def predict(  # noqa: PLR0913 - one for each option
 @click.option(
     "--precision", type=float, metavar="P", help="Also find thresholds for this precision of the second class."
 )
-@click.option(
-    "--confidence", type=float, default=0.99, show_default=True, metavar="SHARE", help="Of the interval of --precision."
-)
+@click.option("--confidence", type=float, metavar="SHARE", help="Of the interval of --precision.  [default: 0.99]")
 @json_option
 @quiet_option
 def evaluate(

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 EXACT_ROWS = 10_000_000  #: most rows whose decision values are held (90 MB, 170 with weights) for exact ranks
 
+CONFIDENCE = 0.99  #: of intervals for a precision
+
 OnProgress = Callable[[int, int], object]
 
 
@@ -220,6 +222,7 @@ class _CompareGroups:
     scorer: Scorer
     classes: int
     sides: np.ndarray
+    threshold: float
     chunks: ChunkLabels | None
 
     def __call__(self, source: Source, block: Block) -> list[_Tally]:
@@ -230,14 +233,14 @@ class _CompareGroups:
         known, first = part.codes >= 0, np.zeros(len(part.codes), bool)
         first[part.offsets[:-1]] = True
         truth = np.where(known, self.sides[part.codes], -1)
+        places = found.places if self.scorer.grouped else decided(found.values - self.threshold)
         complete = np.logical_and.reduceat(known, part.offsets[:-1])
-        correct = np.logical_and.reduceat(truth == found.places, part.offsets[:-1])
+        correct = np.logical_and.reduceat(truth == places, part.offsets[:-1])
         counted = complete.repeat(np.diff(part.offsets))
-        rows = truth[counted], found.places[counted], first[counted]
+        rows = truth[counted], places[counted], first[counted]
         weights = None if part.weights is None else part.weights[known]
-        tally = _tally(
-            truth[known], found.places[known], found.values[known], weights, int((~known).sum()), self.classes
-        )
+        values, unlabelled = found.values[known], int((~known).sum())
+        tally = _tally(truth[known], places[known], values, weights, unlabelled, self.classes, self.threshold)
         groups = np.array([complete.sum(), (~complete).sum(), correct.sum()])
         return replace(tally, groups=groups, chunks=None if self.chunks is None else self.chunks.count(*rows))
 
@@ -282,7 +285,7 @@ def evaluate(  # noqa: PLR0913 - one word for each decision, all but two with a 
     exact_rows: int = EXACT_ROWS,
     threshold: float = 0.0,
     precision: float | None = None,
-    confidence: float = 0.99,
+    confidence: float | None = None,
 ) -> Evaluation | OneClassEvaluation | RankEvaluation:
     """Metrics of a model on the labelled rows of a source; rows without a label are counted and skipped.
 
@@ -294,12 +297,14 @@ def evaluate(  # noqa: PLR0913 - one word for each decision, all but two with a 
     kernel, structure: of a model with yours, in a folder. cluster: where to compute, as for ``train``; None: on the
     threads of this process. on_progress(rows done, rows in all) is called after each chunk, in order; on_ingest as of
     ``ingest``, of files. threshold: as of ``predict``. precision: of the second class, for which thresholds are wanted;
-    confidence: of their intervals, which hold if rows are independent draws from one source and the model was not
-    trained on them.
+    confidence: of their intervals (default: 0.99), which hold if rows are independent draws from one source and the
+    model was not trained on them.
     Raises LabelError (no labelled rows, a class that the model does not know), DataError (other features, damage),
     UsageError (a precision and a model without exactly two classes).
     """
-    wanted = None if precision is None else _Wanted(precision, confidence)
+    if precision is None and confidence is not None:
+        raise UsageError("a confidence is that of a precision: give both, or none of them")
+    wanted = None if precision is None else _Wanted(precision, CONFIDENCE if confidence is None else confidence)
     source, cluster = resolve_paths(source), local_cluster(cluster)
     model = opened_model(model, C, gamma, kernel, structure)
     check_threshold(model, threshold)
@@ -378,7 +383,7 @@ def _evaluated(
     chunks = None if source.groups is None else ChunkLabels.from_labels(labels)
     probe: Callable[[Source, Block], list[_Tally]] = _Compare(scorer, len(labels), sides, threshold)
     if source.groups is not None:
-        probe = _CompareGroups(scorer, len(labels), sides, chunks)
+        probe = _CompareGroups(scorer, len(labels), sides, threshold, chunks)
     with probe_in_order(source, probe, cluster) as found:
         tallies = (tally for block in found for tally in block)
         return _put_together(model, labels, chunks, source, tallies, exact_rows, on_progress, wanted)
@@ -412,7 +417,8 @@ def _put_together(  # noqa: PLR0913 - what is counted, and how it is shown
     rows, weights = ranks.rankings()  # empty with more than two classes
     areas, at_precision = (rows.roc_auc(), rows.average_precision()), None
     if wanted is not None:
-        same = model.store_digest == source.digest
+        log = getattr(source, "log", ())  # of a store, which may have grown since the model was trained
+        same = model.store_digest in {source.digest, *(entry.commit.digest for entry in log)}
         at_precision = rows.at_precision(wanted.precision, wanted.confidence, trained_on=same)
     scores = _scores(labels, source.name, confusion, areas, unlabelled, lowest)
     weighted_areas = areas if weights is None else (weights.roc_auc(), weights.average_precision())

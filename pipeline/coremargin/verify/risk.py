@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coremargin.verify.checks import Check
+from coremargin.verify.compression import ENCODED
 from coremargin.verify.kernel import KernelClaim, KernelScan
 from coremargin.verify.kernel_functions import ClosedKernel
 from coremargin.verify.soft_margin import SoftClaim
@@ -67,9 +68,9 @@ def risk_check(record: FleetRecord, examinations: Sequence[ModelExamination], *,
             text = f"C {entry.C}: model claims {entry.risk:.9g}, its numbers give {high:.9g}"
             return Check("risk", ok=False, text=text)
     least = min(entry.risk for entry in risks)
-    return Check(
-        "risk", ok=True, text=f"the bounds on the error on new rows are as claimed; the least is {least:.6g} (95 %)"
-    )
+    says = f"is {least:.6g} (95 %)" if least < 0.5 else "bounds nothing"
+    encoded = ENCODED.replace(" and", ", if") if any(one.claim.columns for one in deciders.values()) else ""
+    return Check("risk", ok=True, text=f"the bounds on the error on new rows are as claimed; the least {says}{encoded}")
 
 
 def _dependence(claim: AnyClaim) -> str:

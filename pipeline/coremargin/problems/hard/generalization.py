@@ -6,6 +6,7 @@ from numbers that are proven (rows, margin, longest row) and are no part of the 
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from math import comb
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -229,8 +230,13 @@ def compression_claim(source: Source, found: Result, epsilon: float, *, intercep
     support = found.proof.take(found.proof.support)
     if bounds is None or bounds.compression is None or bounds.deciding_rows != len(support) or found.upper is None:
         return None
-    least = float((support.signs * (products(support.rows, found.w[:, None])[0] + found.b)).min())
-    if not least > 0 or (found.upper / least - 1.0) * (found.upper / least + 1.0) > SAME_HYPERPLANE**2:
+    margins = support.signs * (products(support.rows, found.w[:, None])[0] + found.b)
+    least = float(margins.min())
+    if not least > 0:
+        return None
+    apart = math.sqrt(max(0.0, (found.upper / least - 1.0) * (found.upper / least + 1.0)))
+    moved = 2.0 * apart * float(source.scalars().max_norm.max()) + float(np.ptp(margins))
+    if apart > SAME_HYPERPLANE or not moved < 0.99 * (found.lower or 0.0):  # rounding is not what decides
         return None
     return {
         "kept": len(support),
