@@ -150,3 +150,41 @@ def test_names_in_models_are_never_run(case: Case, tmp_path: Path) -> None:
         examine(tmp_path / "m", case.store)
     with pytest.raises(UsageError, match="not all of these methods"):
         examine(tmp_path / "m", case.store, structure=dict)
+
+
+class Sums(own_structures.Chain):
+    """The chain, with ``large`` before and -``large`` after each value of a place."""
+
+    large = 1e3
+
+    def joint(self, X: np.ndarray, y: np.ndarray) -> tuple[Any, Any]:
+        """Of the largest, values are lost."""
+        places, values = super().joint(X, y)
+        large = np.full(len(values), self.large)
+        return np.tile(places, 3), np.concatenate([large, values, -large])
+
+
+class LossySums(Sums):
+    """Its sums are 0 in float64, which those of the chain are not."""
+
+    large = 1e25
+
+
+class EndlessSums(Sums):
+    """Its sizes overflow."""
+
+    large = 1e308
+
+
+def test_values_that_cancel_within_a_place_count_as_rounding(case: Case, tmp_path: Path) -> None:
+    """What they leave proves no bound that relies on it; small ones are trained and confirmed."""
+    for structure in (LossySums, EndlessSums):
+        record, arrays = case.copy()
+        claimed = case.accepts(tmp_path / "m", record, arrays, structure=structure)
+        checks = examine(tmp_path / "m", case.store, structure=structure, threads=1).checks
+        texts = [check.text for check in checks if not check.ok]
+        assert not claimed
+        assert len(texts) == 2, texts  # the value and the bound
+    options: dict[str, Any] = {"loss": "hinge", "C": 0.3, "cluster": "threads", "out": tmp_path / "sums"}
+    assert coremargin.train(case.store, structure=Sums, **options).status == "certified"
+    assert examine(tmp_path / "sums", case.store, structure=Sums, threads=1).ok
