@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 import own_structures
+import pandas as pd
 import pytest
 from own_structures import as_chain
 from structured_kit import exact_bounds, sequences, write_sequences
 
 import coremargin
-from coremargin.errors import CoremarginError, UsageError
+from coremargin.errors import CoremarginError, DataError, UsageError
 from coremargin.models.evaluate import evaluate
 from coremargin.models.predict import predict
 
@@ -73,6 +74,22 @@ def test_predictions_of_files_and_of_arrays_agree(tmp_path: Path) -> None:
     assert evaluate(tmp_path / "m", store, structure=own_structures.Chain).accuracy == float((labels == y).mean())
     with pytest.raises(UsageError, match="--structure MODULE:NAME"):
         coremargin.load(tmp_path / "m").predict(X, groups=groups)
+
+
+def test_columns_of_a_table_are_found_by_name() -> None:
+    """In any order; of rows and groups, numbers that differ are refused, and so are other columns."""
+    X, y, groups = sequences(0)
+    table = pd.DataFrame(X, columns=list("abcd"))
+    model = coremargin.train(table, y, groups=groups, structure=own_structures.Chain, **OPTIONS)
+    labels = model.predict(X, groups=groups)
+    assert np.array_equal(model.predict(table, groups=groups), labels)
+    assert np.array_equal(model.predict(table[list("dbca")], groups=groups), labels)
+    assert len(model.predict(X[:0], groups=groups[:0])) == 0
+    for rows, ids in ((X[:-3], groups), (X, groups[:-3])):
+        with pytest.raises(UsageError, match="groups: "):
+            model.predict(rows, groups=ids)
+    with pytest.raises(DataError, match="give the columns that the model was trained on"):
+        model.predict(table.rename(columns={"a": "z"}), groups=groups)
 
 
 @pytest.mark.parametrize(
