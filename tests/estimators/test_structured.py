@@ -108,3 +108,11 @@ def test_dictionaries_of_features() -> None:
     assert tagger.predict(X, groups=groups).tolist() == y
     unseen = [{"bias": 1, "word": word, "first": t == 0} for t, word in enumerate(["every", "child", "laughs"])]
     assert tagger.predict(unseen, groups=[0, 0, 0]).tolist() == ["DT", "NN", "VB"]
+
+
+@pytest.mark.parametrize("structure", ["ranking", "own_structures:Chain", object, "tree"])
+def test_other_structures_are_those_of_train(structure: Any) -> None:
+    """The estimator has labels and hyperplanes, which others do not."""
+    X, y, groups = chains(4)
+    with pytest.raises(UsageError, match="structure: expected 'chain' or 'outputs', found .*; use coremargin.train"):
+        StructuredClassifier(structure=structure).fit(X, y, groups=groups)

@@ -150,3 +150,61 @@ def test_names_in_models_are_never_run(case: Case, tmp_path: Path) -> None:
         examine(tmp_path / "m", case.store)
     with pytest.raises(UsageError, match="not all of these methods"):
         examine(tmp_path / "m", case.store, structure=dict)
+
+
+class Sums(own_structures.Chain):
+    """The chain, with ``large`` before and -``large`` after each value of a place."""
+
+    large = 1e3
+
+    def joint(self, X: np.ndarray, y: np.ndarray) -> tuple[Any, Any]:
+        """Of the largest, values are lost."""
+        places, values = super().joint(X, y)
+        large = np.full(len(values), self.large)
+        return np.tile(places, 3), np.concatenate([large, values, -large])
+
+
+class LossySums(Sums):
+    """Its sums are 0 in float64, which those of the chain are not."""
+
+    large = 2.0**90
+
+
+class EndlessSums(Sums):
+    """Its sizes overflow."""
+
+    large = 1e308
+
+
+def test_sums_that_cancel_prove_no_bound(case: Case, tmp_path: Path) -> None:
+    """Wrong labels whose sum of psi is 0 in float64 only: they seem to prove the value of the weights 0."""
+    rows = [np.flatnonzero(case.groups == group) for group in np.unique(case.groups)]
+    rows = [some for some in rows if case.labels[some[0]] is not None and case.weights[some[0]] > 0]
+    record, arrays = case.copy()
+    arrays["weights"][:] = 0.0
+    arrays["duals_row"] = np.array([some[0] for some in rows])
+    arrays["duals_weight"] = 0.3 * case.weights[arrays["duals_row"]]
+    arrays["duals_ends"] = np.cumsum([len(some) for some in rows])
+    wrong = [("abc".index(case.labels[row]) + 1) % 3 for some in rows for row in some]
+    arrays["duals_labels"] = np.array(wrong, arrays["duals_labels"].dtype)
+    claimed = float(sum(0.3 * case.weights[some[0]] * len(some) for some in rows))
+    record["certificate"].update(lower=claimed * 0.9999, upper=claimed * 1.0001, ratio=0.9999 / 1.0001)
+    assert not case.is_true(record, arrays)
+    assert not case.accepts(tmp_path / "m", record, arrays, structure=LossySums)
+    checks = examine(tmp_path / "m", case.store, structure=LossySums, threads=1).checks
+    assert [check.name for check in checks if not check.ok] == ["dual bound"]
+
+
+def test_scores_that_overflow_bound_no_value(case: Case, tmp_path: Path) -> None:
+    """They are NaN, which is no loss of 0."""
+    record, arrays = case.copy()
+    assert not case.accepts(tmp_path / "m", record, arrays, structure=EndlessSums)
+    checks = examine(tmp_path / "m", case.store, structure=EndlessSums, threads=1).checks
+    assert "value" in [check.name for check in checks if not check.ok]
+
+
+def test_sums_that_cancel_a_little_are_confirmed(case: Case, tmp_path: Path) -> None:
+    """The trainer counts the same rounding."""
+    options: dict[str, Any] = {"loss": "hinge", "C": 0.3, "cluster": "threads", "out": tmp_path / "sums"}
+    assert coremargin.train(case.store, structure=Sums, **options).status == "certified"
+    assert examine(tmp_path / "sums", case.store, structure=Sums, threads=1).ok

@@ -121,7 +121,9 @@ def _as_text(path: Path | Location, trained: BaseModel, planes: Sequence[Hyperpl
     )
     for plane in planes:
         against = "all others" if plane.against is None else repr(plane.against)
-        lines += ["", f"{plane.label!r} (+) against {against} (-)", *_table(plane, effects=unit is not None)]
+        sides = f"{plane.label!r} (+) against {against} (-)"
+        title = "score: the higher, the further ahead" if trained.ranks else sides
+        lines += ["", title, *_table(plane, effects=unit is not None)]
     more = trained.features - max(len(plane.coefficients) for plane in planes)
     return [*lines, "", f"{more:,} more features; --top {trained.features} shows all"] if more else lines
 

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from coremargin.argument_names import named_arguments
 from coremargin.data.rows import refuse_rounded
-from coremargin.errors import LabelError
+from coremargin.errors import LabelError, UsageError
 from coremargin.estimators.inputs import DTYPES
 from coremargin.estimators.support import refuse_several, warn_unproven
 from coremargin.learn.api import train
@@ -141,6 +141,10 @@ class StructuredClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         ConvergenceWarning
             If epsilon is not reached.
         """
+        if self.structure not in ("chain", "outputs"):
+            raise UsageError(
+                f"structure: expected 'chain' or 'outputs', found {self.structure!r}; use coremargin.train for others"
+            )
         refuse_several(C=self.C, epsilon=self.epsilon)
         refuse_rounded(X, "X")
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=DTYPES)

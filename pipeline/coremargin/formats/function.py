@@ -1,4 +1,4 @@
-"""A function as a kernel, as jobs and records speak of it."""
+"""A function as a kernel, and a structure of the user, as jobs and records speak of them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,12 @@ def missing_function(name: str) -> str:
 
 
 def refuse_function(parameters: Mapping[str, Any], what: str) -> None:
-    """Raises UsageError for the parameters of a model whose kernel is a function, for what cannot hold one."""
+    """Raises UsageError for the parameters of a model with the user's kernel or structure, for what cannot hold one."""
+    if parameters.get("structure") == CALLABLE:
+        raise UsageError(
+            f"the structure of this model is your own Python code, and {what} cannot hold it; `predict` uses the "
+            "model, and from Python coremargin.load(path, structure=Name)"
+        )
     if parameters.get("kernel") == CALLABLE:
         raise UsageError(
             f"the kernel of this model is a Python function, and {what} cannot hold one; from Python "

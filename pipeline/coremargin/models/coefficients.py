@@ -74,7 +74,7 @@ def hyperplanes(linear: Linear, columns: ColumnsRecord | None, top: int | None =
     in_metric = linear.scaling is not None and linear.scaling.metric is not None
     units = weights if in_metric else linear.coef
     labels = linear.classes.tolist()
-    sides = [(labels[1], labels[0])] if len(weights) == 1 else [(label, None) for label in labels]
+    sides = [(labels[1], labels[0])] if len(labels) > len(weights) else [(label, None) for label in labels]
     named = _named(linear, columns)
     return [
         Hyperplane(label, against, float(intercept), _ranked(own, effects, named, top))

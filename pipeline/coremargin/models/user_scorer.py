@@ -42,13 +42,18 @@ class UserScorer(Scorer):
         """Of a row."""
         return self.width
 
+    @property
+    def rows(self) -> RowScorer:
+        """What scales rows."""
+        return RowScorer(self.width, self.scaling)
+
     def of_scaled(self, rows: Any) -> np.ndarray:
         """The scores (k, n) of rows for each label; of two labels the second less the first. Raises UsageError."""
         if self.together:
             raise UsageError(
                 "expected rows in groups: this model labels the rows of a group together, found rows alone"
             )
-        found = self._decided(rows, np.arange(rows.shape[0] + 1))[1].T
+        found = self.decide_scaled(rows, np.arange(rows.shape[0] + 1))[1].T
         return np.asarray(found[1:] - found[:1] if len(found) == 2 else found)
 
     def rearranged(self, order: np.ndarray) -> UserScorer:
@@ -66,14 +71,15 @@ class UserScorer(Scorer):
 
         offsets (m + 1,): rows at which groups begin, and n. Raises UsageError, BadRow.
         """
-        return self._decided(self.scaled(X, place), np.asarray(offsets))
+        return self.decide_scaled(self.scaled(X, place), np.asarray(offsets))
 
     def scaled(self, X: Any, place: Callable[[int], str] = "X, row {}".format) -> np.ndarray:
         """Rows (n, d) as the structure gets them."""
-        rows = _Rows(self.width, self.scaling).values(X, place)
+        rows = self.rows.values(X, place)
         return rows.reshape(X.shape[0], self.width)
 
-    def _decided(self, rows: Any, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def decide_scaled(self, rows: Any, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """As ``label``, of rows (n, d) that are scaled. Raises UsageError."""
         rows = np.asarray(dense(rows), np.float64)
         rows = rows if self.columns is None else rows[:, self.columns]
         structure, w = self.structure, self.weights
@@ -96,7 +102,7 @@ class UserScorer(Scorer):
 
 
 @dataclass(frozen=True)
-class _Rows(Scorer):
+class RowScorer(Scorer):
     """Rows themselves, scaled, as decision values of each feature."""
 
     width: int
@@ -111,7 +117,7 @@ class _Rows(Scorer):
         """Their columns (d, n)."""
         return np.ascontiguousarray(np.asarray(dense(rows), np.float64).T)
 
-    def rearranged(self, order: np.ndarray) -> _Rows:
+    def rearranged(self, order: np.ndarray) -> RowScorer:
         """The same."""
         return replace(self, scaling=self._scaling_of(order))
 

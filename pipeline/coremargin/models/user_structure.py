@@ -167,8 +167,11 @@ class UserStructureModel(SingleModel):
         if groups is None:
             values = decision_values(scorer, X, self.columns)
             return decided(values), values
-        count = len(groups)
-        return scorer.label(X, array_groups(groups, None, count, count).offsets(0))
+        rows = decision_values(scorer.rows, X, self.columns)
+        rows, offsets = rows.reshape(len(rows), self.features), np.zeros(1, np.int64)
+        if len(rows):
+            offsets = array_groups(groups, None, len(rows), len(rows)).offsets(0)
+        return scorer.decide_scaled(rows, offsets)
 
     def coefficients(self, top: int | None = None) -> NoReturn:
         """Refused: only the structure knows what its weights are of.

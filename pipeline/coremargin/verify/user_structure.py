@@ -10,8 +10,9 @@ D rests on joint and loss only. H_i is taken at the labelling that argmax finds:
 the rounding of scores, is assumed. It can be disproved: for each example argmax is called twice, and its labelling is
 compared with those of the dual point, random ones, and some that differ from it in one row.
 
-A score w.Phi of m numbers is off by at most gamma_(m+4) |w|.|Phi|; an entry of sum a psi, of M labellings, by
-gamma_(2M+16) times the sum of all a (||Phi(x_i, y_i)|| + ||Phi(x_i, y)||). Both count against the claims.
+Let |Phi| be the sums of the sizes of what joint gives for each place, and r the most numbers that it adds to others at
+their places. A score w.Phi of m numbers is off by at most gamma_(m+4) |w|.|Phi|; sum a psi, of M labellings, by
+gamma_(2M+16+r) times the sum of all a (|| |Phi(x_i, y_i)| || + || |Phi(x_i, y)| ||). Both count against the claims.
 """
 
 from __future__ import annotations
@@ -66,12 +67,17 @@ class NotAStructure(Exception):
 
 @dataclass(frozen=True)
 class _Phi:
-    """Places and values of Phi, and its score with the bound of its error."""
+    """Places and values of Phi, and its score with the bound of its error.
+
+    sizes: |Phi|. repeats: how many numbers were added to others at their places.
+    """
 
     places: np.ndarray
     values: np.ndarray
     score: float
     error: float
+    sizes: np.ndarray
+    repeats: int
 
 
 @dataclass(frozen=True)
@@ -120,7 +126,7 @@ class UserStructureScan(StoreFindings):
         self._value: list[float] = []
         self._loss: list[float] = []
         self._reach: list[float] = []
-        self._sum = np.zeros(len(claim.w))
+        self._sum, self._repeats = np.zeros(len(claim.w)), 0
         self._excess, self._matched, self.examples = 1.0, 0, 0
         self.fault = ""  #: the first thing that no structure does
         self.mixed: int | None = None
@@ -176,11 +182,13 @@ class UserStructureScan(StoreFindings):
             np.add.at(self._sum, true.places, weight * true.values)
             np.subtract.at(self._sum, phi.places, weight * phi.values)
             self._loss.append(weight * loss)
-            self._reach.append(weight * (length(true.values) + length(phi.values)))
+            self._reach.append(weight * (length(true.sizes) + length(phi.sizes)))
+            self._repeats = max(self._repeats, true.repeats, phi.repeats)
         if mine:
             total = rounded_sum(claim.weight[a:b].tolist()) * (1 + _FEW)
             self._excess = max(self._excess, total / float(c[0]) * (1 + 4 * UNIT))
-        self._value.append(float(c[0]) * max(0.0, self._loss_bound(x, y, true, mine)) * (1 + _FEW))
+        loss_bound = float(np.maximum(0.0, self._loss_bound(x, y, true, mine)))  # NaN, of scores that overflow, stays
+        self._value.append(float(c[0]) * loss_bound * (1 + _FEW))
 
     def _loss_bound(self, x: np.ndarray, y: np.ndarray, true: _Phi, others: list[np.ndarray]) -> float:
         """H_i, rounded up. Raises NotAStructure if argmax is beaten, or not repeated."""
@@ -225,9 +233,11 @@ class UserStructureScan(StoreFindings):
         if (places.size and not (places.min() >= 0 and places.max() < len(w))) or not np.isfinite(values).all():
             raise NotAStructure(f"joint gives indices that are not below {len(w)}, or values that are not finite")
         columns, inverse = np.unique(places.astype(np.int64), return_inverse=True)
-        values = np.bincount(inverse.reshape(-1), weights=values, minlength=len(columns)) if len(columns) else values
-        score, size = float(w[columns] @ values), float(np.abs(w[columns]) @ np.abs(values))
-        return _Phi(columns, values, score, gamma(len(places) + 4) * size + (len(places) + 4) * TINY)
+        inverse, sizes = inverse.reshape(-1), np.abs(values)
+        if len(columns):
+            values, sizes = (np.bincount(inverse, weights=one, minlength=len(columns)) for one in (values, sizes))
+        error = gamma(len(places) + 4) * float(np.abs(w[columns]) @ sizes) + (len(places) + 4) * TINY
+        return _Phi(columns, values, float(w[columns] @ values), error, sizes, len(places) - len(columns))
 
     def _cost(self, y: np.ndarray, other: np.ndarray) -> float:
         found = self._call("loss", y, other)
@@ -257,7 +267,7 @@ class UserStructureScan(StoreFindings):
         size = length(claim.w)
         value = (0.5 * size * size + rounded_sum(self._value)) * (1 + _FEW)
         longest = length(self._sum) * (1 + _FEW)
-        longest += gamma(2 * len(claim.weight) + 16) * rounded_sum(self._reach) * (1 + _FEW)
+        longest += gamma(2 * len(claim.weight) + 16 + self._repeats) * rounded_sum(self._reach) * (1 + _FEW)
         dual = rounded_sum(self._loss) * (1 - _FEW) / r - 0.5 * (longest / r) ** 2 * (1 + _FEW)
         proves = dual > 0 and self._matched == len(claim.begins) and math.isfinite(dual)
         return (dual if proves else 0.0), (value if math.isfinite(value) else math.inf)

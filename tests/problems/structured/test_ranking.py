@@ -111,6 +111,13 @@ def test_evaluation_counts_pairs(tmp_path: Path) -> None:
     lines = (tmp_path / "p.csv").read_text().splitlines()
     assert [float(line.split(",")[3]) for line in lines[1:]] == scores.tolist()
     assert "A ranking" in (tmp_path / "m" / "report.html").read_text()
+    (plane,) = model.coefficients(top=2)
+    assert (plane.label, plane.against, plane.intercept) == ("score", None, 0.0)
+    largest = np.argsort(-np.abs(model.array("w")))[:2].tolist()  # type: ignore[attr-defined]
+    assert [one.feature for one in plane.coefficients] == [f"feature {j}" for j in largest]
+    done = CliRunner().invoke(main, ["coefficients", str(tmp_path / "m")])
+    assert done.exit_code == 0, done.output
+    assert "score: the higher, the further ahead" in done.output
 
 
 def test_it_is_killed_and_resumed_and_stopped(tmp_path: Path) -> None:

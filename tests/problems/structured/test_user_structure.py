@@ -8,12 +8,15 @@ from typing import Any
 
 import numpy as np
 import own_structures
+import pandas as pd
 import pytest
+from click.testing import CliRunner
 from own_structures import as_chain
 from structured_kit import exact_bounds, sequences, write_sequences
 
 import coremargin
-from coremargin.errors import CoremarginError, UsageError
+from coremargin.cli import main
+from coremargin.errors import CoremarginError, DataError, UsageError
 from coremargin.models.evaluate import evaluate
 from coremargin.models.predict import predict
 
@@ -75,6 +78,22 @@ def test_predictions_of_files_and_of_arrays_agree(tmp_path: Path) -> None:
         coremargin.load(tmp_path / "m").predict(X, groups=groups)
 
 
+def test_columns_of_a_table_are_found_by_name() -> None:
+    """In any order; of rows and groups, numbers that differ are refused, and so are other columns."""
+    X, y, groups = sequences(0)
+    table = pd.DataFrame(X, columns=list("abcd"))
+    model = coremargin.train(table, y, groups=groups, structure=own_structures.Chain, **OPTIONS)
+    labels = model.predict(X, groups=groups)
+    assert np.array_equal(model.predict(table, groups=groups), labels)
+    assert np.array_equal(model.predict(table[list("dbca")], groups=groups), labels)
+    assert len(model.predict(X[:0], groups=groups[:0])) == 0
+    for rows, ids in ((X[:-3], groups), (X, groups[:-3])):
+        with pytest.raises(UsageError, match="groups: "):
+            model.predict(rows, groups=ids)
+    with pytest.raises(DataError, match="give the columns that the model was trained on"):
+        model.predict(table.rename(columns={"a": "z"}), groups=groups)
+
+
 @pytest.mark.parametrize(
     ("wrong", "text"),
     [
@@ -125,3 +144,25 @@ def test_a_structure_of_another_size_is_refused(tmp_path: Path) -> None:
         coremargin.load(tmp_path / "m", structure=own_structures.Outside)
     with pytest.raises(UsageError, match="leave it out"):
         coremargin.train(X, y, groups=groups, structure="chain", **OPTIONS).with_structure(own_structures.Chain)
+
+
+def test_what_runs_no_code_of_the_user_is_refused(tmp_path: Path) -> None:
+    """Retraining, exported files and registries; no message names an option that these lack."""
+    X, y, groups = sequences(1)
+    store = write_sequences(tmp_path / "s.zarr", X, y, groups)
+    coremargin.train(store, structure=own_structures.Chain, out=tmp_path / "m", cluster="threads", **OPTIONS)
+    model, out = str(tmp_path / "m"), str(tmp_path / "out")
+    for words, text in (
+        (["retrain", model, str(store), "--out", out], "a model of your own structure cannot be retrained"),
+        (["export", model, out], "an exported file cannot hold it"),
+        (["export", model, out, "--format", "sklearn-skops"], "an exported file cannot hold it"),
+        (["registry", "add", str(tmp_path / "r"), model], "cannot hold it"),
+    ):
+        done = CliRunner().invoke(main, words)
+        assert done.exit_code == 2
+        assert text in done.output
+        assert "--structure" not in done.output
+    with pytest.raises(UsageError, match="coremargin.train"):
+        coremargin.retrain(model, store, out=out)
+    with pytest.raises(UsageError, match="an ONNX graph cannot hold it"):
+        coremargin.load(model, structure=own_structures.Chain).to_onnx()

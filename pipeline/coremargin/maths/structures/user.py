@@ -37,6 +37,8 @@ LARGEST_LOSS = 1e100
 #: Examples on which a structure is checked before training, and labellings that argmax is compared with for each.
 CHECKED, TRIED = 32, 40
 LEAST_GAIN = 1e-13
+#: Rounding errors of sums over rows are bounded as those of so many rows at least.
+LEAST_ROWS = 1024
 
 
 class Structure(Protocol):
@@ -64,10 +66,16 @@ class StructureFault(Exception):
 
 
 class Vector(NamedTuple):
-    """Phi of a labelling: different places, and their values."""
+    """Phi of a labelling: different places, and their values.
+
+    sizes: the sums of the sizes of the numbers that were added to a value, which bound its rounding error. repeats: how
+    many numbers were added to others.
+    """
 
     places: Labels
     values: Array
+    sizes: Array
+    repeats: int = 0
 
     def score(self, w: Array) -> float:
         """w.Phi."""
@@ -75,12 +83,13 @@ class Vector(NamedTuple):
 
     def error(self, w: Array) -> float:
         """A bound on the rounding error of the score; four times as large, so that other float64 code finds no more."""
-        return float(8.0 * gamma(len(self.places) + 16) * (np.abs(w[self.places]) @ np.abs(self.values)))
+        terms = len(self.places) + self.repeats
+        return float(8.0 * gamma(terms + 16) * (np.abs(w[self.places]) @ self.sizes))
 
     @property
     def length(self) -> float:
-        """||Phi||."""
-        return float(np.linalg.norm(self.values))
+        """The length of the sizes, at least ||Phi||."""
+        return float(np.linalg.norm(self.sizes))
 
     def less(self, other: Vector) -> Vector:
         """The difference."""
@@ -91,9 +100,9 @@ def _sum_places(places: Labels, values: Array) -> Vector:
     different, inverse = np.unique(places, return_inverse=True)
     if len(different) == len(places):
         order = np.argsort(places, kind="stable")
-        return Vector(places[order], values[order])
-    sums = np.bincount(inverse, weights=values, minlength=len(different))
-    return Vector(different, sums.astype(np.float64, copy=False))
+        return Vector(places[order], values[order], np.abs(values[order]))
+    sums, sizes = (np.bincount(inverse, weights=one, minlength=len(different)) for one in (values, np.abs(values)))
+    return Vector(different, sums, sizes, len(places) - len(different))
 
 
 @dataclass(frozen=True)
@@ -328,10 +337,10 @@ def values_of(examples: Examples, duals: Labellings, w: Array) -> Array:
 def psi_sum(examples: Examples, duals: Labellings) -> tuple[Array, float, float]:
     """sum a_i(y) psi_i(y) (D,), sum a_i(y) loss(y_i, y), and the size of all terms.
 
-    The last one bounds, times gamma(N), the rounding error of the first.
+    The last one bounds, times gamma(max(N, LEAST_ROWS)), the rounding error of the first.
     """
     structure, known = _structure(examples), _by_example(duals)
-    w, losses, reach = np.zeros(structure.size), [], []
+    w, losses, reach, repeats = np.zeros(structure.size), [], [], [0]
 
     def add(example: _Example) -> None:
         mine = known.get(example.id, [])
@@ -344,9 +353,11 @@ def psi_sum(examples: Examples, duals: Labellings) -> tuple[Array, float, float]
             w[psi.places] += a * psi.values
             losses.append(a * structure.loss(example.y, y))
             reach.append(a * (phi.length + true.length))
+            repeats.append(max(phi.repeats, true.repeats))
 
     each(examples, add)
-    return w, exact_sum(np.array(losses)), float(sum(reach)) * (2.0 + 2.0 * len(duals) / max(1, len(examples.labels)))
+    several = 2.0 + 2.0 * len(duals) / max(1, len(examples.labels)) + max(repeats) / LEAST_ROWS
+    return w, exact_sum(np.array(losses)), float(sum(reach)) * several
 
 
 class UserAscent:

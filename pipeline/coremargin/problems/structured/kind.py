@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from msgspec import Meta
 
+from coremargin.errors import UsageError
 from coremargin.formats.function import CALLABLE
 from coremargin.problems.common.messages import (
     MarginClaims,
@@ -233,6 +234,16 @@ class StructuredKind(OneModel[StructuredJob, "StructuredProblem", "StructuredMod
             intercept=job.intercept,
             memory_bytes=job.memory_bytes,
         )
+
+    def retraining_options(self, options: Mapping[str, Any], kernel: str | None) -> dict[str, Any]:
+        """The options of the earlier run. Raises UsageError for a structure of the user, which no record imports."""
+        structure = str(options.get("structure"))
+        if ":" in structure or structure == CALLABLE:
+            raise UsageError(
+                "structure: a model of your own structure cannot be retrained; train it again with `coremargin train` "
+                "or, from Python, coremargin.train"
+            )
+        return super().retraining_options(options, kernel)
 
     def is_model_of(self, job: StructuredJob, model: AnyModel) -> bool:
         """Also with the same costs; never of a structure of the user, whose code may have changed."""

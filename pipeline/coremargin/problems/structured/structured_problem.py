@@ -33,7 +33,7 @@ from coremargin.maths.multiclass import constant
 from coremargin.maths.rows import row_sizes
 from coremargin.maths.structures.chain import STEPS, ChainAscent, Sequences, losses_at, psi_sum
 from coremargin.maths.structures.labellings import Labellings
-from coremargin.maths.structures.user import CheckedStructure, UserAscent, check_structure
+from coremargin.maths.structures.user import LEAST_ROWS, CheckedStructure, UserAscent, check_structure
 from coremargin.problems.common.classes import check_scale, class_codes, class_index, class_weights
 from coremargin.problems.common.result import STOPPED
 from coremargin.problems.common.sizes import float64_row_bytes
@@ -469,7 +469,7 @@ class StructuredProblem(BaseProblem[StructuredState, StructuredSummary]):
     @staticmethod
     def _sum_error(rows: int) -> float:
         """What so many rows may lose in sum a psi, here and in other float64 code, as a share of the terms' sizes."""
-        return 8.0 * gamma(max(rows, 1024) + 64)
+        return 8.0 * gamma(max(rows, LEAST_ROWS) + 64)
 
     # between scans, with all rows in memory
 
