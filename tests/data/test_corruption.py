@@ -212,7 +212,7 @@ ATTRIBUTES = {
     "no features": ({"features": 0}, "features: expected int >= 1"),
     "rows beyond the commit": ({"rows": 301}, "expected the rows of the last commit, 300, got 301"),
     "classes beyond the commit": ({"classes": [0, 1, 2]}, "expected the classes of the last commit, 2, got 3"),
-    "another dtype": ({"dtype": "float16"}, "dtype: invalid enum value 'float16'"),
+    "another dtype": ({"dtype": "complex64"}, "dtype: invalid enum value 'complex64'"),
     "classes no list": ({"classes": "ab"}, "classes: expected a list, got str"),
     "a commit that is none": ({"commits": [3]}, "commits.0: expected an object, got int"),
     "other features": ({"features": 6}, r"expected shape \(300, 6\), got \(300, 5\)"),

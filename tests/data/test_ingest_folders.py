@@ -130,7 +130,7 @@ BAD: dict[str, tuple[Callable[[Path], None], type[CoremarginError], str]] = {
     "Delta Lake": (lake, UsageError, "rows: is a table of Delta Lake, whose files hold rows that are gone, too"),
     "other columns": (others, DataError, "rows/b.parquet: other columns than those of rows/a.parquet: 'job' is"),
     "no table": (text, UsageError, "rows/README: cannot tell the format from name or content: say --format with one"),
-    "arrays": (arrays, UsageError, "rows: found npy files, expected csv or parquet or svmlight in a folder"),
+    "arrays": (arrays, UsageError, "rows: found npy files, expected csv or parquet or svmlight or conll in a folder"),
     "no rows": (nothing, DataError, "rows: found no file with rows, expected at least one"),
     "no files": (Path.mkdir, DataError, "rows: found no file with rows, expected at least one"),
 }  # fmt: skip

@@ -610,7 +610,7 @@ def test_sides_are_decided_exactly() -> None:
     lengths = np.linalg.norm(X, axis=1)
     for several, loss in ((False, ""), (True, ""), (True, "hinge")):
         some = [SimpleNamespace(w=w, b=0.25 * k, features=3) for k, w in enumerate(planes[: 3 if several else 1])]
-        claim: Any = SimpleNamespace(planes=some, several=several, loss=loss)
+        claim: Any = SimpleNamespace(planes=some, several=several, loss=loss, by_largest=bool(loss))
         found = sides_found(claim, X, lengths)
         for x, side in zip(X.tolist(), found.tolist(), strict=True):
             values = [decision(plane.w.tolist(), plane.b, x) for plane in some]

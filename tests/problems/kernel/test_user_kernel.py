@@ -206,8 +206,8 @@ ASKED: dict[str, tuple[dict[str, Any], str]] = {
     "no module": ({"kernel": "no_such:f"}, "no_such cannot be imported from .*ModuleNotFoundError"),
     "no attribute": ({"kernel": "own_kernels:f"}, "'own_kernels:f' is not there: own_kernels has no f"),
     "a number": ({"kernel": "own_kernels:NUMBER"}, "'own_kernels:NUMBER', which is 3"),
-    "an expression": ({"kernel": "os:system('x')"}, "expected module:function, such as my_kernels:intersection"),
-    "a path": ({"kernel": "../own_kernels.py:rbf"}, "expected module:function"),
+    "an expression": ({"kernel": "os:system('x')"}, "expected module:name, such as my_kernels:intersection"),
+    "a path": ({"kernel": "../own_kernels.py:rbf"}, "expected module:name"),
 }
 
 

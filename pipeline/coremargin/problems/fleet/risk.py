@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from coremargin.formats.fleet_record import Setting
 
 DELTA = 0.05
-SLOPES = {"hinge": 1.0, "squared_hinge": 2.0}  #: of min(1, loss)
 
 
 @dataclass(frozen=True)
@@ -98,6 +97,8 @@ def guaranteed_risks(
 
 
 def _risk_of(one: TrainedFunction, entry: Mapping[str, Any], loss: str, delta: float) -> float:
+    from coremargin.problems.soft.losses.table import LOSSES
+
     rows, cost = int(entry["rows"]), one.setting[0] or 1.0
     part = delta if one.dimension is None else delta / 2.0
     losses = max(0.0, one.value - 0.5 * one.squares[0]) / cost
@@ -108,7 +109,7 @@ def _risk_of(one: TrainedFunction, entry: Mapping[str, Any], loss: str, delta: f
         one.radius,
         part,
         offset=one.offset,
-        slope=SLOPES[loss],
+        slope=LOSSES[loss].clipped_slope,
     )
     if one.dimension is None:
         return found

@@ -350,6 +350,7 @@ class Hinge(Loss):
     formula = "max(0, 1 \u2212 m)"
     curves = False
     names_duals = True
+    clipped_slope = 1.0
     solve_cost = 1.5e9
     most_crossed = 0.9  # where most near rows crossed, far rows did too
     first_read = HingeRead

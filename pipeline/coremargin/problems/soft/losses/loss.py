@@ -43,6 +43,7 @@ class Loss(ABC):
     #: Rows near the margin have dual variables of their own, which an intercept wants balanced, and all others the dual
     #: of their side. False: all duals follow from the slacks at a hypothesis.
     names_duals: ClassVar[bool]
+    clipped_slope: ClassVar[float]  #: the largest slope of min(1, loss)
     solve_cost: ClassVar[float]  #: a sample is thinned to so many rows times (d + 1)^2: at most seconds of work
     most_crossed: ClassVar[float]  #: a step went too far if a larger share of the near rows crossed the margin
     first_read: ClassVar[type[Any]]  #: the subclass of ``FirstRead``

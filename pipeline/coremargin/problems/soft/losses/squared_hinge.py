@@ -495,6 +495,7 @@ class SquaredHinge(Loss):
     formula = "max(0, 1 \u2212 m)\u00b2"
     curves = True
     names_duals = False
+    clipped_slope = 2.0
     solve_cost = 5e9
     most_crossed = -1.0  # any share: steps out of a small zone lead too far
     first_read = SquaredHingeRead
