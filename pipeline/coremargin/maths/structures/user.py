@@ -101,7 +101,10 @@ def _sum_places(places: Labels, values: Array) -> Vector:
     if len(different) == len(places):
         order = np.argsort(places, kind="stable")
         return Vector(places[order], values[order], np.abs(values[order]))
-    sums, sizes = (np.bincount(inverse, weights=one, minlength=len(different)) for one in (values, np.abs(values)))
+    sums, sizes = (
+        np.bincount(inverse, weights=one, minlength=len(different)).astype(np.float64, copy=False)
+        for one in (values, np.abs(values))
+    )
     return Vector(different, sums, sizes, len(places) - len(different))
 
 
