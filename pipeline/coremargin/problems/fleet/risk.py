@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from coremargin.errors import UsageError
 from coremargin.maths import published_bounds as bounds
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from coremargin.data.source import Source
+    from coremargin.formats.choices import Loss
     from coremargin.formats.fleet_record import Setting
 
 DELTA = 0.05
@@ -109,7 +110,7 @@ def _risk_of(one: TrainedFunction, entry: Mapping[str, Any], loss: str, delta: f
         one.radius,
         part,
         offset=one.offset,
-        slope=LOSSES[loss].clipped_slope,
+        slope=LOSSES[cast("Loss", loss)].clipped_slope,
     )
     if one.dimension is None:
         return found
