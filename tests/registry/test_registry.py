@@ -64,6 +64,35 @@ def test_names_move_and_move_back(registry: Registry) -> None:
     assert registry.state().aliases["champion"].fence == 12
 
 
+@pytest.mark.parametrize("killed", [False, True])
+def test_the_log_lasts_before_an_alias_follows(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, killed: bool
+) -> None:
+    """Or a power cut could lose the line and keep the alias; also where the next writer moves it after a kill."""
+    events, replace, fsync = list[tuple[str, str]](), os.replace, os.fsync
+    root = Path(registry.path)
+    if killed:
+        promote(registry, 2)
+        (root / "aliases/champion").unlink()
+
+    def replaced(source: str, target: str, **options: int) -> None:
+        events.append(("replace", str(target)))
+        replace(source, target, **options)
+
+    def synced(handle: int) -> None:
+        if os.path.samestat(os.fstat(handle), root.stat()):
+            events.append(("fsync", str(root)))
+        fsync(handle)
+
+    monkeypatch.setattr(os, "replace", replaced)
+    monkeypatch.setattr(os, "fsync", synced)
+    registry.complete() if killed else promote(registry, 2)
+    alias = events.index(("replace", str(root / "aliases/champion")))
+    written = -1 if killed else events.index(("replace", str(root / "log.jsonl")))
+    assert ("fsync", str(root)) in events[written + 1 : alias]
+    assert registry.state().version_of("champion") == 2
+
+
 def test_a_name_is_a_model_wherever_one_is_taken(registry: Registry, three: Three, run_cli: Run) -> None:
     """Commands, job files and Python take REGISTRY@NAME and REGISTRY@NUMBER; a folder of that name comes first."""
     promote(registry, 2)

@@ -95,11 +95,13 @@ class _Log:
         data = versions.read_log_bytes(self._storage)
         self._chain = self._chain_of(data)
         self._data = data[: self._chain.whole]  # without half a line, as older versions may have left it
+        self._storage.sync("")  # a killed writer may not have; an alias or a removal follows from what was read
 
     def append(self, entries: Iterable[Mapping[str, Any]]) -> tuple[Line, ...]:
         """Write lines, all but their numbers and hashes, all of them or, after an exception, none.
 
-        Raises ChangedMeanwhile; NoAnswer: whether they were written is not known; OutputError.
+        Raises ChangedMeanwhile; NoAnswer: whether they were written is not known; OutputError: they do not last if the
+        folder cannot be synced.
         """
         texts, before = list[bytes](), self._chain.hashes[-1] if self._chain.hashes else self._first
         for number, entry in enumerate(entries, start=len(self.entries) + 1):
@@ -111,6 +113,7 @@ class _Log:
         try:
             self._tag = self._storage.write(versions.LOG, [data], replaces=self._tag)
             self._data, self._chain = data, chain
+            self._storage.sync("")  # before an alias or a removal follows from it
         except (Busy, NoAnswer) as error:
             self.read()
             if self._chain.hashes[: len(chain.hashes)] != chain.hashes:
