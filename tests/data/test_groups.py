@@ -9,7 +9,8 @@ import pytest
 import zarr
 from scipy.sparse import csr_array
 
-from coremargin.data.amend import write_labels
+import coremargin
+from coremargin.data.amend import remove_rows, write_labels
 from coremargin.data.arrays import ArraySource
 from coremargin.data.check import check_store
 from coremargin.data.group_parts import group_parts, groups_of
@@ -231,3 +232,21 @@ def test_groups_stay_when_labels_change(tmp_path: Path) -> None:
     assert len(list(reader.scan(lambda chunk: None))) == store.chunks
     assert reader.digest == store.digest
     assert check_store(path).whole
+
+
+@pytest.mark.parametrize("missing", [None, float("nan")])
+def test_a_missing_id_in_a_list_is_refused(tmp_path: Path, missing: Any) -> None:
+    """NumPy would make the text "nan" of it; ids that differ by a zero byte are two."""
+    X, y = np.arange(12.0).reshape(6, 2), [0, 1] * 3
+    ids: list[Any] = ["a", "a", missing, "b", "b", "b"]
+    with pytest.raises(BadRow, match="row 2: found no group"):
+        coremargin.ingest(X, tmp_path / "s.zarr", labels=y, group=ids)
+    with pytest.raises(BadRow, match="row 2: found no group"):
+        coremargin.train(X, y, groups=ids)
+    coremargin.ingest(X, tmp_path / "t.zarr", labels=y, group=["a", "a", "a\0", "b", "b", "b"])
+    groups = Store.open(tmp_path / "t.zarr").groups
+    assert groups is not None
+    assert list(groups.ids(0)) == ["a", "a\0", "b"]
+    remove_rows(tmp_path / "t.zarr", groups=[])
+    assert Store.open(tmp_path / "t.zarr").rows == 6
+    assert Store.open(tmp_path / "t.zarr").weights(0) is None

@@ -61,7 +61,8 @@ def group_runs(values: Any, rows: int, place: Callable[[int], str]) -> GroupRuns
 
     Raises BadRow: an id is missing, of another kind, or too long. UsageError: another number of ids.
     """
-    found = np.asarray(values)
+    # NumPy makes texts of lists of texts and NaN, which is no id
+    found = np.asarray(values, object if isinstance(values, list | tuple) else None)
     if found.ndim != 1 or len(found) != rows:
         raise UsageError(f"groups: expected an id for each of {rows:,} rows, got shape {found.shape}")
     if found.dtype.kind in "iuU" or (found.dtype.kind == "O" and set(map(type, found.tolist())) <= {str, int}):

@@ -78,6 +78,8 @@ def group_index(store: Store) -> KeyIndex:
 
 def _rows_of_groups(store: Store, given: GivenKeys) -> np.ndarray:
     firsts = group_index(store).find(given.hashes)
+    if not len(firsts):
+        return np.zeros(0, np.int64)
     if (unknown := np.flatnonzero(firsts < 0)).size:
         raise UsageError(f"{store.name}: found no group {given.texts[int(unknown[0])]!r}; correct it")
     if len(np.unique(firsts)) < len(firsts):

@@ -183,6 +183,8 @@ class GroupStream(ValueStream):
     kind = "groups"
 
     def __init__(self, groups: Any) -> None:
+        if isinstance(groups, list | tuple):  # NumPy makes texts of lists of texts and NaN, which is no id
+            groups = np.asarray(groups, object)
         paths = expand(groups) if is_path(groups) else None
         super().__init__(plain_array(groups, self.kind) if paths is None else None, paths, object)
 
